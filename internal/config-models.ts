@@ -1,0 +1,117 @@
+// The part of the config that is about droids and the models they use: what each needs, the secrets, the prices.
+import { z } from 'zod'
+import { credentialVariables } from './droids-default.ts'
+import { Fault } from './fault.ts'
+import { Secret } from './log.ts'
+
+export const agents = ['claude', 'codex', 'gemini', 'opencode', 'droid'] as const
+export const modelProviders = [
+  'anthropic',
+  'openai',
+  'gemini',
+  'openrouter',
+  'openai-compatible',
+  'bedrock',
+] as const
+export type ModelProvider = (typeof modelProviders)[number]
+
+export const droidSchema = z.strictObject({
+  kind: z
+    .enum(['shell', 'acp'])
+    .describe('`shell` runs the prompt as a bash script; `acp` speaks the Agent Client Protocol.'),
+  command: z.string().min(1).optional().describe('The program to start (acp).'),
+  args: z.array(z.string()).default([]).describe('Its arguments.'),
+  env: z.record(z.string(), z.string()).default({}).describe('Its additional environment.'),
+  image: z
+    .string()
+    .optional()
+    .describe('The container type that has it: that of projects which are made for it and name none.'),
+  agent: z
+    .enum(agents)
+    .optional()
+    .describe(
+      'Which agent it is, if one of those whose model, reasoning, tools and gateway we know how to set.',
+    ),
+  providers: z
+    .array(z.enum(modelProviders))
+    .default([])
+    .describe(
+      'Model providers that it can use through the model gateway; the first with a credential is used.',
+    ),
+})
+export type DroidConfig = z.infer<typeof droidSchema>
+
+export const credentialSchema = z.strictObject({
+  provider: z.string().min(1).describe('What it is for: `git`, or a model provider.'),
+  key: z.string().min(1).describe('The secret itself, or `${env:NAME}` to take it from the environment.'),
+  username: z.string().optional().describe('For `git`: the user name that goes with it.'),
+  base_url: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .describe("For a model provider: where it is, if not at the provider's own address."),
+  region: z.string().min(1).optional().describe('For `bedrock`: the region; us-east-1 if left out.'),
+  access_key_id: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('For `bedrock`: the id that goes with a secret access key. Without it the key is an API key.'),
+  session_token: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('For `bedrock`: the token of temporary credentials, or `${env:NAME}`.'),
+})
+
+const usd = z.number().min(0).max(1_000_000)
+export const priceSchema = z.strictObject({
+  input: usd.describe('Input tokens.'),
+  output: usd.describe('Output tokens, thoughts included.'),
+  cache_read: usd.optional().describe('Input tokens read from a cache; as `input` if left out.'),
+  cache_write: usd.optional().describe('Input tokens written to a cache; as `input` if left out.'),
+})
+export type Price = z.infer<typeof priceSchema>
+
+export type Credential = {
+  provider: string
+  key: Secret
+  username?: string
+  base_url?: string
+  region?: string
+  access_key_id?: string
+  session_token?: Secret
+}
+
+const fromEnvironment = /^\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}$/
+
+function secretOf(text: string, env: NodeJS.ProcessEnv): Secret | undefined {
+  const variable = fromEnvironment.exec(text)?.[1]
+  const value = variable ? env[variable] : text
+  return value ? new Secret(value) : undefined
+}
+
+/** Those of the config, and those that the environment has for providers that the config has none for. */
+export function readCredentials(
+  configured: Record<string, z.infer<typeof credentialSchema>>,
+  env: NodeJS.ProcessEnv,
+  file: string,
+): Map<string, Credential> {
+  const read = new Map<string, Credential>()
+  for (const [name, { key, session_token, ...rest }] of Object.entries(configured)) {
+    const secret = secretOf(key, env)
+    const token = session_token && secretOf(session_token, env)
+    if (!secret && !fromEnvironment.test(key))
+      throw new Fault('invalid', `${file}: credentials.${name}.key is empty`)
+    if (rest.provider === 'openai-compatible' && !rest.base_url)
+      throw new Fault('invalid', `${file}: credentials.${name}.base_url is missing`, {
+        hint: 'an openai-compatible provider can be anywhere, for example at http://127.0.0.1:11434/v1',
+      })
+    // A credential whose variable is not set is simply not there: other projects do not need it.
+    if (secret) read.set(name, { ...rest, key: secret, ...(token ? { session_token: token } : {}) })
+  }
+  for (const [provider, variable] of Object.entries(credentialVariables)) {
+    const value = env[variable]
+    const there = read.has(provider) || [...read.values()].some((it) => it.provider === provider)
+    if (value && !there) read.set(provider, { provider, key: new Secret(value) })
+  }
+  return read
+}

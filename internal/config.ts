@@ -1,0 +1,263 @@
+// The one schema of `oubliette.jsonc`, parsed once in `main`; each room receives the slice it needs.
+// `docs/configuration.md` is generated from it, so every key has a description.
+import { readFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { type ParseError, parse, printParseErrorCode } from 'jsonc-parser'
+import { z } from 'zod'
+import {
+  type Credential,
+  credentialSchema,
+  droidSchema,
+  priceSchema,
+  readCredentials,
+} from './config-models.ts'
+import { defaultDroids } from './droids-default.ts'
+import { Fault } from './fault.ts'
+import { Secret } from './log.ts'
+
+/** What a project may use; a project's own `limits` override these one by one. */
+export const limitsSchema = z.strictObject({
+  max_recursion_depth: z.int().min(0).max(20).default(3).describe('How deep sessions may spawn sessions.'),
+  max_agents_per_session: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(20)
+    .describe('Sessions in one tree, the root included.'),
+  max_active_sessions: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(20)
+    .describe('Sessions of one project that are not over.'),
+  max_spawns_per_minute: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(60)
+    .describe('New sessions of one project in a minute.'),
+  max_cost_usd: z
+    .number()
+    .min(0)
+    .max(1_000_000)
+    .default(100)
+    .describe('Model cost of one project in all, in US dollars.'),
+  memory_mb: z.int().min(64).max(1_048_576).default(2048).describe('Memory of the container, in MiB.'),
+  cpus: z.number().min(0.1).max(256).default(2).describe('Processor cores of the container.'),
+  pids: z.int().min(16).max(100_000).default(512).describe('Processes and threads in the container.'),
+})
+export type Limits = z.infer<typeof limitsSchema>
+
+export const configSchema = z.strictObject({
+  address: z
+    .string()
+    .default('127.0.0.1:8080')
+    .describe('Where the HTTP server listens (`OUBLIETTE_ADDRESS` wins).'),
+  allowed_hosts: z
+    .array(z.string())
+    .default([])
+    .describe('Further names accepted in the Host header, next to loopback and the address itself.'),
+  allowed_origins: z
+    .array(z.string())
+    .default([])
+    .describe('Browser origins that may call; none by default.'),
+  max_body_bytes: z
+    .int()
+    .min(1024)
+    .default(4 * 1024 * 1024)
+    .describe('Largest request body.'),
+  default_droid: z.string().default('shell').describe('The droid of projects and calls that name none.'),
+  droids: z
+    .record(z.string().regex(/^[a-z][a-z0-9-]{0,31}$/), droidSchema)
+    .default({})
+    .describe('Agents that sessions can run, by name. `shell` is always there.'),
+  default_autonomy: z
+    .enum(['off', 'low', 'medium', 'high'])
+    .default('high')
+    .describe(
+      'What droids may do without asking: `off` nothing, `low` and `medium` reading, `high` all; the container is the wall.',
+    ),
+  models: z.array(z.string()).default([]).describe('Model names that `project options` offers.'),
+  credentials: z
+    .record(z.string().regex(/^[A-Za-z0-9_-]{1,64}$/), credentialSchema)
+    .default({})
+    .describe('Secrets that projects refer to by name; they are never shown.'),
+  prices: z
+    .record(z.string().min(1), priceSchema)
+    .default({})
+    .describe(
+      'US dollars per million tokens, by model; a name may end in `*`. What has no price is not counted against `max_cost_usd`.',
+    ),
+  default_container_type: z
+    .string()
+    .default('base')
+    .describe('The image of projects that name none: a folder of `images/`.'),
+  limits: limitsSchema.prefault({}).describe('Default limits of a project.'),
+  network_pool: z
+    .string()
+    .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/)
+    .default('10.213.0.0/16')
+    .describe('IPv4 range from which project networks get a /28 each.'),
+  container_uid: z
+    .int()
+    .min(1)
+    .max(65_533)
+    .optional()
+    .describe("User id of all processes in containers; 1000 when the daemon is root, else the daemon's own."),
+  exec_output_bytes: z
+    .int()
+    .min(1024)
+    .max(64 * 1024 * 1024)
+    .default(1024 * 1024)
+    .describe('How much of stdout and of stderr `container exec` returns.'),
+  session_idle_minutes: z
+    .number()
+    .min(0.1)
+    .default(720)
+    .describe('An idle session is completed after this long.'),
+  reconcile_seconds: z.number().min(1).default(30).describe('How often rows and engine are compared.'),
+  shutdown_seconds: z.number().min(1).default(20).describe('How long SIGTERM waits for running calls.'),
+  audit_days: z.int().min(1).default(90).describe('How long audit rows are kept.'),
+  schedules: z
+    .strictObject({
+      history_days: z.number().min(0.01).max(36_500).default(30).describe('How long finished runs are kept.'),
+      history_runs: z
+        .int()
+        .min(1)
+        .max(1_000_000)
+        .default(1000)
+        .describe('How many runs of a schedule are kept.'),
+      queue: z
+        .int()
+        .min(1)
+        .max(1000)
+        .default(10)
+        .describe(
+          'How many runs of one target may wait with `overlap_behavior` queue; further ones are skipped.',
+        ),
+    })
+    .prefault({})
+    .describe('Schedules and the history of their runs.'),
+  rate: z
+    .strictObject({
+      per_token_per_second: z.number().min(0.1).default(500).describe('Sustained requests per token.'),
+      per_token_burst: z.int().min(1).default(2000).describe('Requests that a token may make at once.'),
+      failures_per_address_per_minute: z
+        .int()
+        .min(1)
+        .default(60)
+        .describe('Requests without a valid token that one address may make in a minute.'),
+    })
+    .prefault({})
+    .describe('Request rates; beyond them the answer is 429 with `Retry-After`.'),
+  oidc: z
+    .strictObject({
+      issuer: z.url().describe('Issuer URL; its discovery document names the keys.'),
+      audience: z.string().describe("What `aud` must contain: this server's resource identifier."),
+      scope_claim: z
+        .string()
+        .default('scope')
+        .describe('The claim that carries our scopes, separated by spaces or as a list.'),
+      jwks_uri: z.url().optional().describe('Where the keys are, if not as discovered.'),
+    })
+    .optional()
+    .describe('Accept access tokens of an OpenID Connect issuer next to our own.'),
+  log: z
+    .strictObject({
+      level: z
+        .enum(['debug', 'info', 'warn', 'error'])
+        .default('info')
+        .describe('The least level that is written.'),
+      format: z.enum(['json', 'text']).optional().describe('`text` on a terminal, else `json`.'),
+    })
+    .prefault({})
+    .describe('Logs on stderr.'),
+})
+/** Without the secrets, which have a type of their own. */
+export type Config = Omit<z.infer<typeof configSchema>, 'credentials'>
+
+export type { Credential }
+
+export type Settings = {
+  credentials: ReadonlyMap<string, Credential>
+  home: string
+  config: Config
+  database_url: Secret | undefined
+  docker_host: string | undefined
+  admin_token: Secret | undefined
+}
+
+export function parseAddress(address: string): { host: string; port: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})$/.exec(address)
+  const port = Number(match?.[3])
+  if (!match || port > 65_535)
+    throw new Fault('invalid', `address "${address}" is not host:port`, {
+      hint: 'for example 127.0.0.1:8080 or [::1]:8080',
+    })
+  return { host: (match[1] ?? match[2])!, port }
+}
+
+function problemsOf(error: z.ZodError): string {
+  return error.issues
+    .map((issue) => {
+      const where = issue.path.join('.')
+      if (issue.code === 'unrecognized_keys')
+        return `unknown key ${issue.keys.map((key) => `"${[...issue.path, key].join('.')}"`).join(', ')}`
+      return `${where}: ${issue.message}`
+    })
+    .join('; ')
+}
+
+export function parseConfig(text: string, file: string): z.infer<typeof configSchema> {
+  const errors: ParseError[] = []
+  const raw: unknown = text.trim() === '' ? {} : parse(text, errors, { allowTrailingComma: true })
+  const first = errors[0]
+  if (first) {
+    const line = text.slice(0, first.offset).split('\n').length
+    throw new Fault('invalid', `${file}:${line}: ${printParseErrorCode(first.error)}`)
+  }
+  const parsed = configSchema.safeParse(raw)
+  if (!parsed.success)
+    throw new Fault('invalid', `${file}: ${problemsOf(parsed.error)}`, {
+      hint: 'docs/configuration.md lists every key',
+    })
+  return parsed.data
+}
+
+export function homeOf(env: NodeJS.ProcessEnv, checkout: string | undefined): string {
+  if (env.OUBLIETTE_HOME) return resolve(env.OUBLIETTE_HOME)
+  return checkout ? join(checkout, '.oubliette') : join(homedir(), '.oubliette')
+}
+
+/** Environment and config file, together. `checkout` is the root of a source tree, if we run from one. */
+export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefined): Settings {
+  const home = homeOf(env, checkout)
+  const file = join(home, 'oubliette.jsonc')
+  let text = ''
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      throw new Fault('unavailable', `cannot read ${file}: ${(error as Error).message}`, { cause: error })
+  }
+  const parsed = parseConfig(text, file)
+  if (env.OUBLIETTE_ADDRESS) parsed.address = env.OUBLIETTE_ADDRESS
+  parseAddress(parsed.address)
+  parsed.droids = { ...defaultDroids, ...parsed.droids }
+  const admin = env.OUBLIETTE_ADMIN_TOKEN
+  if (admin && !/^oub_[0-9a-f]{64}$/.test(admin))
+    throw new Fault('invalid', 'OUBLIETTE_ADMIN_TOKEN is not "oub_" and 64 hexadecimal digits')
+  const { credentials, ...config } = {
+    ...parsed,
+    credentials: readCredentials(parsed.credentials, env, file),
+  }
+  return {
+    home,
+    config,
+    credentials,
+    database_url: env.DATABASE_URL ? new Secret(env.DATABASE_URL) : undefined,
+    docker_host: env.DOCKER_HOST || undefined,
+    admin_token: admin ? new Secret(admin) : undefined,
+  }
+}

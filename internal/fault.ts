@@ -1,0 +1,57 @@
+// The closed set of ways in which anything here can go wrong. Foreign errors become a Fault where they
+// are understood (a Docker status, an SQLSTATE); what is not a Fault when it reaches an edge is a bug.
+import { randomBytes } from 'node:crypto'
+
+export const kinds = [
+  'invalid',
+  'unauthenticated',
+  'forbidden',
+  'not_found',
+  'conflict',
+  'exhausted',
+  'unavailable',
+  'timeout',
+  'internal',
+] as const
+export type Kind = (typeof kinds)[number]
+
+/** What a caller is shown. `id` is also in the log, so that a report can be matched with what happened. */
+export type FaultShape = { kind: Kind; message: string; hint?: string; id: string }
+
+export class Fault extends Error {
+  readonly kind: Kind
+  readonly hint: string | undefined
+  readonly retry_after_seconds: number | undefined
+  readonly id = `err_${randomBytes(6).toString('hex')}`
+
+  constructor(
+    kind: Kind,
+    message: string,
+    more: { hint?: string; cause?: unknown; retry_after_seconds?: number } = {},
+  ) {
+    super(message, more.cause === undefined ? undefined : { cause: more.cause })
+    this.name = 'Fault'
+    this.kind = kind
+    this.hint = more.hint
+    this.retry_after_seconds = more.retry_after_seconds
+  }
+
+  shape(): FaultShape {
+    return { kind: this.kind, message: this.message, ...(this.hint ? { hint: this.hint } : {}), id: this.id }
+  }
+}
+
+/** Anything thrown, as a Fault. What was not one is a bug of ours: its text stays in the log. */
+export function toFault(thrown: unknown): Fault {
+  if (thrown instanceof Fault) return thrown
+  return new Fault('internal', 'something went wrong inside Oubliette', {
+    hint: 'the server log has the details under this id',
+    cause: thrown,
+  })
+}
+
+export const messageOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.message : String(thrown)
+
+/** An id that is not there, or not there for this caller: the same words for both. */
+export const unknown = (what: string, id: string): Fault => new Fault('not_found', `no ${what} ${id}`)

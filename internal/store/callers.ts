@@ -1,0 +1,126 @@
+// Tools that callers offer to sessions, and the requests that droids made of them.
+import { type Selectable, sql } from 'kysely'
+import { lockNumber, type PlacedEvent } from './events.ts'
+import type { Db } from './open.ts'
+import type { CallerRequestsTable, CallerTool, SessionCallersTable } from './schema.ts'
+import type { SessionRow } from './sessions.ts'
+
+export type CallerRow = Selectable<SessionCallersTable>
+export type RequestRow = Selectable<CallerRequestsTable>
+export type RequestEnd = 'answered' | 'timed_out' | 'cancelled'
+export type NewRequest = Pick<
+  RequestRow,
+  'id' | 'session_id' | 'caller_id' | 'tool' | 'arguments' | 'call_id' | 'created_at' | 'deadline_at'
+>
+export type Close = { id: string; status: RequestEnd; answer: unknown; answered_by: string | null }
+
+export async function saveCaller(
+  db: Db,
+  row: { session_id: string; caller_id: string; declared_by: string; tools: CallerTool[] },
+): Promise<void> {
+  const tools = JSON.stringify(row.tools)
+  await db
+    .insertInto('session_callers')
+    .values({ ...row, tools })
+    .onConflict((conflict) =>
+      conflict
+        .columns(['session_id', 'caller_id'])
+        .doUpdateSet({ tools, declared_by: row.declared_by, updated_at: new Date().toISOString() }),
+    )
+    .execute()
+}
+
+export async function callersOf(db: Db, session_id: string): Promise<CallerRow[]> {
+  return await db
+    .selectFrom('session_callers')
+    .selectAll()
+    .where('session_id', '=', session_id)
+    .orderBy('caller_id')
+    .execute()
+}
+
+export async function requestById(db: Db, id: string): Promise<RequestRow | undefined> {
+  return await db.selectFrom('caller_requests').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+export async function requestByCall(
+  db: Db,
+  session_id: string,
+  call_id: string,
+): Promise<RequestRow | undefined> {
+  return await db
+    .selectFrom('caller_requests')
+    .selectAll()
+    .where('session_id', '=', session_id)
+    .where('call_id', '=', call_id)
+    .executeTakeFirst()
+}
+
+export async function openRequests(db: Db, session_ids: string[]): Promise<RequestRow[]> {
+  if (session_ids.length === 0) return []
+  return await db
+    .selectFrom('caller_requests')
+    .selectAll()
+    .where('session_id', 'in', session_ids)
+    .where('status', '=', 'open')
+    .orderBy('created_at')
+    .execute()
+}
+
+/** Those of them that are not open any more. */
+export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> {
+  if (ids.length === 0) return []
+  return await db
+    .selectFrom('caller_requests')
+    .selectAll()
+    .where(sql<boolean>`id = any(${ids}::uuid[])`)
+    .where('status', '!=', 'open')
+    .execute()
+}
+
+/** What changed of a session, for those who are told of it. */
+export type TouchedSession = Pick<
+  SessionRow,
+  'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status'
+>
+
+/** Asks and closes what is asked and closed for the first time, with all that belongs to it, in one commit. */
+export async function writeCalls(
+  db: Db,
+  asks: NewRequest[],
+  closes: (Close & { session_id: string })[],
+): Promise<{ events: PlacedEvent[]; rows: TouchedSession[] }> {
+  const at = new Date().toISOString()
+  const { rows } = await sql<{ written: { events: Written[]; rows: TouchedSession[] } }>`
+    select caller_calls(${lockNumber}, ${at}, ${JSON.stringify(asks)}, ${JSON.stringify(closes)}) as written`.execute(
+    db,
+  )
+  const { written } = rows[0]!
+  const of = new Map(written.rows.map((row) => [row.id, row]))
+  const events = written.events.map((event) => {
+    const { project_id, root_session_id } = of.get(event.session_id)!
+    return { ...event, at, project_id, root_session_id }
+  })
+  return { events, rows: written.rows }
+}
+type Written = Pick<PlacedEvent, 'session_id' | 'index' | 'type' | 'data'>
+
+export async function overdueRequests(db: Db, limit: number): Promise<RequestRow[]> {
+  return await db
+    .selectFrom('caller_requests')
+    .selectAll()
+    .where('status', '=', 'open')
+    .where('deadline_at', '<', new Date().toISOString())
+    .limit(limit)
+    .execute()
+}
+
+/** Notes that a call which must not be repeated is begun; false if it was before. */
+export async function beginDroidCall(db: Db, session_id: string, call_id: string): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('droid_calls')
+    .values({ session_id, call_id })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst()
+  return numInsertedOrUpdatedRows === 1n
+}

@@ -1,0 +1,102 @@
+// The event log. `index` counts within a session without gaps; `position` orders all sessions by commit. Both hold
+// because every append takes one lock first and keeps it until its commit: an append that saw a lower number has
+// committed before one that got a higher, so a reader at the tip never skips what is still being written.
+import { type OperationNodeSource, sql } from 'kysely'
+import type { Db } from './open.ts'
+
+export type NewEvent = { type: string; at: string; data: Record<string, unknown> }
+export type PlacedEvent = NewEvent & {
+  session_id: string
+  index: number
+  project_id: string
+  root_session_id: string
+}
+export type StoredEvent = {
+  session_id: string
+  index: number
+  position: number
+  type: string
+  at: string
+  data: Record<string, unknown>
+}
+
+export const lockNumber = 0x0b1e77e
+
+export async function lockLog(trx: Db): Promise<void> {
+  await sql`select pg_advisory_xact_lock(${sql.lit(lockNumber)})`.execute(trx)
+}
+
+const insertion = (events: PlacedEvent[]) => {
+  const column = <K extends keyof PlacedEvent>(name: K) => events.map((event) => event[name])
+  return sql`
+    insert into events (session_id, index, project_id, root_session_id, type, at, data)
+    select * from unnest(
+      ${column('session_id')}::text[], ${column('index')}::bigint[], ${column('project_id')}::uuid[],
+      ${column('root_session_id')}::text[], ${column('type')}::text[], ${column('at')}::timestamptz[],
+      ${events.map((event) => JSON.stringify(event.data))}::jsonb[])`
+}
+
+/**
+ * Within a transaction that has called `lockLog`. What is written together with them goes in the same statement: each
+ * one less is a way to the database and back on the path of every event.
+ */
+export async function insertEvents(
+  trx: Db,
+  events: PlacedEvent[],
+  together: Record<string, OperationNodeSource> = {},
+): Promise<void> {
+  const parts = Object.entries(together).map(([name, query]) => sql`${sql.id(name)} as (${query})`)
+  if (parts.length === 0 && events.length === 0) return
+  await (parts.length > 0 ? sql`with ${sql.join(parts)} ${insertion(events)}` : insertion(events)).execute(
+    trx,
+  )
+}
+
+const select = (db: Db) =>
+  db.selectFrom('events').select(['session_id', 'index', 'position', 'type', 'at', 'data'])
+
+export async function eventsAfterIndex(
+  db: Db,
+  session_id: string,
+  since_index: number,
+  limit: number,
+): Promise<StoredEvent[]> {
+  return await select(db)
+    .where('session_id', '=', session_id)
+    .where('index', '>', since_index)
+    .orderBy('index')
+    .limit(limit)
+    .execute()
+}
+
+/** Of a project, or of some sessions of one tree, in the order of commits. */
+export async function eventsAfterPosition(
+  db: Db,
+  of: { project_id: string } | { root_session_id: string; session_ids?: string[] },
+  since_position: number,
+  limit: number,
+): Promise<StoredEvent[]> {
+  let query = select(db).where('position', '>', since_position).orderBy('position').limit(limit)
+  if ('project_id' in of) query = query.where('project_id', '=', of.project_id)
+  else {
+    query = query.where('root_session_id', '=', of.root_session_id)
+    if (of.session_ids) query = query.where('session_id', 'in', of.session_ids)
+  }
+  return await query.execute()
+}
+
+/** The message that began a turn. */
+export async function turnMessage(
+  db: Db,
+  session_id: string,
+  turn_id: string,
+): Promise<{ index: number; text: unknown } | undefined> {
+  const row = await select(db)
+    .where('session_id', '=', session_id)
+    .where('type', '=', 'message')
+    .where(sql<boolean>`data ->> 'turn_id' = ${turn_id}`)
+    .orderBy('index')
+    .limit(1)
+    .executeTakeFirst()
+  return row && { index: row.index, text: row.data.text }
+}

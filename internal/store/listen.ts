@@ -1,0 +1,125 @@
+// LISTEN on one connection of its own, which comes back by itself. Notifications are hints to look at rows: those sent
+// while the connection was away are lost, so subscribers are told of every gap.
+import { setTimeout as pause } from 'node:timers/promises'
+import pg from 'pg'
+import { Fault, messageOf } from '../fault.ts'
+import type { Log } from '../log.ts'
+
+type Subscriber = { onPayload: (payload: string) => void; onGap: () => void }
+type Stop = () => Promise<void>
+
+const probeMilliseconds = 20_000
+const longestPause = 5_000
+
+const quote = (channel: string) => `"${channel.replaceAll('"', '""')}"`
+
+export function createListener({ config, log }: { config: pg.ClientConfig; log: Log }) {
+  const channels = new Map<string, Set<Subscriber>>()
+  const closing = new AbortController()
+  let link: Promise<pg.Client> | undefined
+  let repair: Promise<void> | undefined
+
+  const tell = (subscriber: Subscriber, say: (to: Subscriber) => void) => {
+    try {
+      say(subscriber)
+    } catch (error) {
+      log.error('a listener to the database failed', { error })
+    }
+  }
+
+  async function dial(): Promise<pg.Client> {
+    const client = new pg.Client({ ...config, application_name: 'oubliette-listen', query_timeout: 10_000 })
+    client.on('notification', ({ channel, payload }) => {
+      for (const one of channels.get(channel) ?? []) tell(one, (to) => to.onPayload(payload ?? ''))
+    })
+    // A lost peer sends nothing: without a question now and then, silence and death look the same.
+    const probe = setInterval(() => client.query('select 1').catch(() => client.end()), probeMilliseconds)
+    probe.unref()
+    client.on('error', (error) => log.warn('the listening connection failed', { reason: messageOf(error) }))
+    client.on('end', () => {
+      clearInterval(probe)
+      if (link === undefined || closing.signal.aborted) return
+      link = undefined
+      repair ??= comeBack().finally(() => {
+        repair = undefined
+      })
+    })
+    try {
+      await client.connect()
+      for (const channel of channels.keys()) await client.query(`listen ${quote(channel)}`)
+    } catch (error) {
+      clearInterval(probe)
+      await client.end().catch(() => undefined)
+      throw error
+    }
+    return client
+  }
+
+  async function comeBack(): Promise<void> {
+    for (
+      let wait = 50;
+      !closing.signal.aborted && channels.size > 0;
+      wait = Math.min(wait * 2, longestPause)
+    ) {
+      try {
+        link = dial()
+        await link
+      } catch (error) {
+        link = undefined
+        log.warn('the listening connection cannot be restored yet', { reason: messageOf(error) })
+        await pause(wait, undefined, { signal: closing.signal, ref: false }).catch(() => undefined)
+      }
+      // It may have ended again in the same breath; then `end` has taken the link away.
+      if (link === undefined) continue
+      for (const set of channels.values()) for (const one of set) tell(one, (to) => to.onGap())
+      return
+    }
+  }
+
+  async function listen(
+    channel: string,
+    onPayload: (payload: string) => void,
+    onGap: () => void = () => undefined,
+  ): Promise<Stop> {
+    if (closing.signal.aborted) throw new Fault('unavailable', 'the store is closed')
+    const subscriber = { onPayload, onGap }
+    const set = channels.get(channel) ?? new Set()
+    channels.set(channel, set.add(subscriber))
+    await attend(channel)
+    return async () => {
+      set.delete(subscriber)
+      if (set.size > 0 || channels.get(channel) !== set) return
+      channels.delete(channel)
+      // A connection that is down forgets its channels anyway.
+      await (await link)?.query(`unlisten ${quote(channel)}`).catch(() => undefined)
+    }
+  }
+
+  /** Makes sure that the connection, now or when it is back, has this channel. */
+  async function attend(channel: string): Promise<void> {
+    await repair
+    if (closing.signal.aborted) throw new Fault('unavailable', 'the store is closed')
+    try {
+      link ??= dial()
+      await (await link).query(`listen ${quote(channel)}`)
+    } catch (error) {
+      link = undefined
+      log.warn('the listening connection failed', { reason: messageOf(error) })
+      repair ??= comeBack().finally(() => {
+        repair = undefined
+      })
+      await repair
+    }
+  }
+
+  async function close(): Promise<void> {
+    closing.abort()
+    channels.clear()
+    await repair
+    const client = await link?.catch(() => undefined)
+    link = undefined
+    await client?.end()
+  }
+
+  return { listen, close }
+}

@@ -1,0 +1,15 @@
+// In order; a released migration is never edited, a change is a new one.
+import type { Migration } from 'kysely/migration'
+import { up as foundation } from './0001-foundation.ts'
+import { up as sessions } from './0002-sessions.ts'
+import { up as callers } from './0003-callers.ts'
+import { up as schedules } from './0004-schedules.ts'
+import { up as callerCalls } from './0005-caller-calls.ts'
+
+export const migrations: Record<string, Migration> = {
+  '0001-foundation': { up: foundation },
+  '0002-sessions': { up: sessions },
+  '0003-callers': { up: callers },
+  '0004-schedules': { up: schedules },
+  '0005-caller-calls': { up: callerCalls },
+}

@@ -1,0 +1,223 @@
+// Kysely on a pool of pg. Owns the connections, how values come out of them (JSON-like: numbers, ISO times, plain JSON)
+// and the translation of what they throw; promises that an unusable database is one clear line, without its password.
+// What is stored is the business of the files beside it, one per noun.
+import { setTimeout as pause } from 'node:timers/promises'
+import { Kysely, PostgresDialect, type PostgresPool, sql, type Transaction } from 'kysely'
+import pg from 'pg'
+import { Fault, messageOf } from '../fault.ts'
+import type { Log, Secret } from '../log.ts'
+import { sqlState, translate } from './errors.ts'
+import { createListener } from './listen.ts'
+import { statementName } from './prepared.ts'
+import type { Database } from './schema.ts'
+
+/** The pool or a transaction: what the noun files take. */
+export type Db = Kysely<Database>
+
+export interface Store {
+  db: Db
+  /** Throws `unavailable` or `timeout`. */
+  ping(signal?: AbortSignal): Promise<void>
+  /** Runs `work` again, from its start, when the database asks for it: it must have no other effects. */
+  transact<T>(work: (trx: Transaction<Database>) => Promise<T>, isolation?: Isolation): Promise<T>
+  /** Sent when the transaction commits. At most 8000 bytes: send ids, not things. */
+  notify(channel: string, payload: string, db?: Db): Promise<void>
+  /**
+   * Resolves when notifications arrive. `onGap` is called whenever some may have been missed: read the state anew.
+   * The returned function ends it.
+   */
+  listen(
+    channel: string,
+    onPayload: (payload: string) => void,
+    onGap?: () => void,
+  ): Promise<() => Promise<void>>
+  close(): Promise<void>
+}
+type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+
+const oldest = 15
+const pingMilliseconds = 3000
+const closeMilliseconds = 5000
+const attempts = 6
+
+/** Microseconds are kept, so that a time can be a cursor; milliseconds are always there, as in a time that we made. */
+function isoTime(text: string): string {
+  const utc = /^(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\+00$/.exec(text)
+  if (utc) return `${utc[1]}T${utc[2]}.${(utc[3] ?? '').padEnd(3, '0')}Z`
+  const time = new Date(text)
+  return Number.isNaN(time.getTime()) ? text : time.toISOString()
+}
+
+const parsers: Record<number, (text: string) => unknown> = {
+  [pg.types.builtins.INT8]: Number,
+  [pg.types.builtins.NUMERIC]: Number,
+  [pg.types.builtins.TIMESTAMPTZ]: isoTime,
+}
+
+const types = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
+    parsers[oid] ?? pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,
+}
+
+function poolConfig(database_url: Secret, max_connections: number): pg.PoolConfig {
+  return {
+    connectionString: database_url.reveal(),
+    types,
+    max: max_connections,
+    application_name: 'oubliette',
+    connectionTimeoutMillis: 10_000,
+    idleTimeoutMillis: 60_000,
+    keepAlive: true,
+    statement_timeout: 60_000,
+    lock_timeout: 30_000,
+    idle_in_transaction_session_timeout: 60_000,
+  }
+}
+
+/** Host and port, or the socket; also makes sure that the URL is one. */
+function placeOf(database_url: Secret): string {
+  const text = database_url.reveal()
+  try {
+    if (!/^postgres(ql)?:\/\//.test(text)) throw new Error('it must start with postgresql://')
+    const { host, port } = new pg.Client({ connectionString: text })
+    return host.startsWith('/') ? host : `${host}:${port}`
+  } catch (error) {
+    // The parser's own message may repeat the URL.
+    const reason = text.startsWith('postgres') ? 'it cannot be parsed' : messageOf(error)
+    throw new Fault('unavailable', `DATABASE_URL is not usable: ${reason}`, {
+      hint: 'for example postgresql://user:password@host:5432/name; special characters are percent-encoded',
+    })
+  }
+}
+
+function reasonOf(thrown: unknown): string {
+  const error = (thrown instanceof Fault ? thrown.cause : thrown) as AggregateError & { code?: string }
+  // A name with several addresses fails once for each.
+  const inner: unknown = error.errors?.[0] ?? error
+  return messageOf(inner) || error.code || 'no reason given'
+}
+
+/** Everything Kysely does goes through these calls. */
+function translated(pool: pg.Pool): PostgresPool {
+  const raise = (error: unknown): never => {
+    throw translate(error)
+  }
+  const connect = async () => {
+    const client = await pool.connect().catch(raise)
+    let broken = false
+    const query = (text: string, values: unknown[]) => {
+      const name = statementName(text)
+      return client.query(name ? { name, text, values } : { text, values }).catch((error: unknown) => {
+        const fault = translate(error)
+        // A newer server may have changed a table under a statement that this connection keeps.
+        const outdated = name !== undefined && sqlState(error) === '0A000'
+        broken ||= outdated || (fault instanceof Fault && fault.kind === 'unavailable')
+        throw outdated
+          ? new Fault('unavailable', 'the tables of the database have just changed', { cause: error })
+          : fault
+      })
+    }
+    return {
+      query: query as never,
+      // The server's farewell comes before the end of the connection: the pool would lend it once more.
+      release: (destroy?: boolean) => client.release(destroy || broken),
+      processID: (client as { processID?: number }).processID,
+    }
+  }
+  return {
+    Client: pg.Client as unknown as NonNullable<PostgresPool['Client']>,
+    options: pool.options,
+    end: () => pool.end(),
+    connect,
+  }
+}
+
+type Facts = { version: number; name: string; encoding: string }
+
+async function examine(pool: pg.Pool, place: string): Promise<void> {
+  const ask = `select current_setting('server_version_num')::int as version, current_setting('server_version') as name,
+    current_setting('server_encoding') as encoding`
+  const facts = await pool.query<Facts>(ask).catch(async (error: unknown) => {
+    // It recovers from a crash: seconds, as a rule.
+    for (let left = 60; left > 0 && sqlState(error) === '57P03'; left--) {
+      await pause(500)
+      const again = await pool.query<Facts>(ask).catch(() => undefined)
+      if (again) return again
+    }
+    throw new Fault('unavailable', `the database at ${place} cannot be used: ${reasonOf(error)}`, {
+      hint: 'check DATABASE_URL, and that PostgreSQL runs and lets us in',
+      cause: error,
+    })
+  })
+  const { version, name, encoding } = facts.rows[0]!
+  if (version < oldest * 10_000)
+    throw new Fault(
+      'unavailable',
+      `the database at ${place} is PostgreSQL ${name}; ${oldest} or newer is needed`,
+    )
+  if (encoding !== 'UTF8')
+    throw new Fault('unavailable', `the database at ${place} stores text as ${encoding}; UTF8 is needed`)
+}
+
+export async function openStore(options: {
+  database_url: Secret
+  log: Log
+  max_connections?: number
+}): Promise<Store> {
+  const { database_url, log, max_connections = 20 } = options
+  const place = placeOf(database_url)
+  const pool = new pg.Pool(poolConfig(database_url, max_connections))
+  let closing = false
+  pool.on('error', (error) => {
+    // The pool says that it is closed before its connections are: what PostgreSQL then says to them is no news.
+    if (!closing) log.warn('a database connection was lost', { place, reason: reasonOf(error) })
+  })
+  // The pool listens to idle connections only; one that is lost in use is told to its query, and must not end the process.
+  pool.on('connect', (client) => client.on('error', () => undefined))
+  await examine(pool, place).catch(async (error: unknown) => {
+    await pool.end()
+    throw error
+  })
+  const db = new Kysely<Database>({ dialect: new PostgresDialect({ pool: translated(pool) }) })
+  const listener = createListener({ config: poolConfig(database_url, 1), log })
+
+  return {
+    db,
+    ping: (signal) => ping(db, signal),
+    transact: (work, isolation) => transact(db, work, isolation),
+    notify: async (channel, payload, within = db) => {
+      await sql`select pg_notify(${channel}, ${payload})`.execute(within)
+    },
+    listen: listener.listen,
+    close: async () => {
+      closing = true
+      await listener.close()
+      await Promise.race([db.destroy(), pause(closeMilliseconds, undefined, { ref: false })])
+    },
+  }
+}
+
+async function ping(db: Db, signal?: AbortSignal): Promise<void> {
+  const limit = AbortSignal.any([AbortSignal.timeout(pingMilliseconds), ...(signal ? [signal] : [])])
+  const aborted = new Promise<never>((_resolve, reject) => {
+    limit.addEventListener('abort', () => reject(new Fault('timeout', 'the database does not answer')))
+  })
+  await Promise.race([sql`select 1`.execute(db), aborted])
+}
+
+async function transact<T>(
+  db: Db,
+  work: (trx: Transaction<Database>) => Promise<T>,
+  isolation: Isolation = 'read committed',
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await db.transaction().setIsolationLevel(isolation).execute(work)
+    } catch (error) {
+      const again = ['40001', '40P01'].includes(sqlState(error) ?? '') && attempt < attempts
+      if (!again) throw error
+      // Unequal waits, so that two who met do not meet again.
+      await pause(Math.random() * 10 * 2 ** attempt)
+    }
+  }
+}

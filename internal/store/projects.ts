@@ -1,0 +1,113 @@
+// Rows of projects and of what hangs on them one to one: the container.
+import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
+import type { Db } from './open.ts'
+import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
+import { prepared } from './prepared.ts'
+import type { ContainersTable, ProjectsTable } from './schema.ts'
+
+export type ProjectRow = Selectable<ProjectsTable>
+export type NewProject = Insertable<ProjectsTable>
+export type ContainerRow = Selectable<ContainersTable>
+export type ProjectWithContainer = ProjectRow & {
+  wanted: ContainerRow['wanted']
+  container_status: ContainerRow['status']
+  container_reason: string | null
+  container_id: string | null
+}
+
+const withContainer = (db: Db) =>
+  db
+    .selectFrom('projects')
+    .innerJoin('containers', 'containers.project_id', 'projects.id')
+    .selectAll('projects')
+    .select(['wanted', 'status as container_status', 'reason as container_reason', 'container_id'])
+
+export async function insertProject(db: Db, row: NewProject): Promise<void> {
+  await db.insertInto('projects').values(row).execute()
+  await db
+    .insertInto('containers')
+    .values({ project_id: row.id, wanted: 'stopped', status: 'absent' })
+    .execute()
+}
+
+const byId = prepared<ProjectWithContainer, [id: string]>('project_by_id', (db) =>
+  withContainer(db).where('projects.id', '=', '').compile(),
+)
+
+/** Also while it is being deleted: the caller looks at `deleting_at`. */
+export async function projectById(db: Db, id: string): Promise<ProjectWithContainer | undefined> {
+  const [row] = await byId(db, id)
+  return row
+}
+
+export async function projectByIdempotencyKey(
+  db: Db,
+  created_by: string,
+  key: string,
+): Promise<ProjectWithContainer | undefined> {
+  return await withContainer(db)
+    .where('created_by', '=', created_by)
+    .where('idempotency_key', '=', key)
+    .executeTakeFirst()
+}
+
+const likePattern = (text: string) => `%${text.replace(/[\\%_]/g, (found) => `\\${found}`)}%`
+
+export async function listProjects(
+  db: Db,
+  filter: { name_contains?: string; only_id?: string } & PageRequest,
+): Promise<Page<ProjectWithContainer>> {
+  const from = readCursor(filter.cursor)
+  let query = withContainer(db)
+    .where('deleting_at', 'is', null)
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(filter.limit + 1)
+  if (filter.only_id) query = query.where('id', '=', filter.only_id)
+  if (filter.name_contains) query = query.where('name', 'ilike', likePattern(filter.name_contains))
+  if (from) query = query.where(sql<boolean>`(created_at, id::text) > (${from.at}::timestamptz, ${from.id})`)
+  return toPage(await query.execute(), filter.limit, (row) => ({ at: row.created_at, id: row.id }))
+}
+
+export async function updateProject(db: Db, id: string, change: Updateable<ProjectsTable>): Promise<void> {
+  await db
+    .updateTable('projects')
+    .set({ ...change, updated_at: new Date().toISOString() })
+    .where('id', '=', id)
+    .execute()
+}
+
+export async function markDeleting(db: Db, id: string): Promise<void> {
+  await db
+    .updateTable('projects')
+    .set({ deleting_at: new Date().toISOString() })
+    .where('id', '=', id)
+    .where('deleting_at', 'is', null)
+    .execute()
+}
+
+/** The project, all that refers to it, and the tokens that were for it alone. */
+export async function deleteProjectRows(db: Db, id: string): Promise<void> {
+  await db
+    .deleteFrom('tokens')
+    .where('scope', 'in', [`project:${id}`, `project:${id}:ro`])
+    .execute()
+  await db.deleteFrom('projects').where('id', '=', id).execute()
+}
+
+/** All of them, for the reconciler. */
+export async function allProjects(db: Db): Promise<ProjectWithContainer[]> {
+  return await withContainer(db).orderBy('created_at').execute()
+}
+
+export async function saveContainer(
+  db: Db,
+  project_id: string,
+  change: Updateable<ContainersTable>,
+): Promise<void> {
+  await db
+    .updateTable('containers')
+    .set({ ...change, updated_at: new Date().toISOString() })
+    .where('project_id', '=', project_id)
+    .execute()
+}

@@ -1,0 +1,290 @@
+// Every table as Kysely sees it. Times are ISO strings on the way out (see `open.ts`), JSON is plain values.
+import type { ColumnType, Generated, JSONColumnType } from 'kysely'
+import type { Limits } from '../config.ts'
+
+/** Set by the database when left out; read as an ISO string. */
+type CreatedAt = ColumnType<string, string | undefined, string>
+type Json<T extends object> = JSONColumnType<T, string, string>
+
+export interface InstanceTable {
+  singleton: Generated<boolean>
+  id: string
+  created_at: CreatedAt
+}
+
+export interface TokensTable {
+  id: string
+  name: string
+  scope: string
+  hash: Buffer
+  created_by: string
+  created_at: CreatedAt
+  expires_at: string | null
+  revoked_at: string | null
+  last_used_at: string | null
+}
+
+export interface ProjectsTable {
+  id: string
+  name: string
+  description: string
+  container_type: string
+  image: string | null
+  droid: string | null
+  model: string | null
+  remote_url: string | null
+  init_git: boolean
+  workspace_isolation: boolean
+  protected_paths: Json<string[]>
+  network: 'none' | 'internal' | 'open'
+  limits: Json<Partial<Limits>>
+  disabled_tools: Json<string[]>
+  mcp_servers: Json<string[]>
+  credential_refs: Json<string[]>
+  created_by: string
+  idempotency_key: string | null
+  idempotency_hash: string | null
+  created_at: CreatedAt
+  updated_at: CreatedAt
+  /** Set as the first step of a delete; a sweep finishes what a crash left half done. */
+  deleting_at: string | null
+}
+
+/** `wanted` is what somebody asked for, `status` what was last seen of the engine. */
+export interface ContainersTable {
+  project_id: string
+  wanted: 'running' | 'stopped'
+  status: 'absent' | 'running' | 'stopped' | 'failed'
+  reason: string | null
+  container_id: string | null
+  spec_hash: string | null
+  failures: Generated<number>
+  updated_at: CreatedAt
+}
+
+export interface WorkspacesTable {
+  project_id: string
+  id: string
+  is_default: boolean
+  created_by: string
+  created_at: CreatedAt
+  last_used_at: CreatedAt
+  /** When git was set up or the remote cloned in it; null until a container has run. */
+  prepared_at: string | null
+  prepare_error: string | null
+}
+
+export interface AuditTable {
+  id: Generated<number>
+  at: string
+  caller_kind: string
+  caller_id: string
+  token_id: string | null
+  session_id: string | null
+  via: string
+  tool: string
+  action: string
+  project_id: string | null
+  outcome: string
+  milliseconds: number
+  request_id: string
+}
+
+export type SessionStatus = 'starting' | 'running' | 'idle' | 'waiting' | 'completed' | 'failed' | 'cancelled'
+
+export interface SessionsTable {
+  id: string
+  project_id: string
+  workspace_id: string
+  droid: string
+  model: string | null
+  reasoning_level: string | null
+  autonomy_level: 'off' | 'low' | 'medium' | 'high'
+  tools_allowed: Json<string[]>
+  tools_disallowed: Json<string[]>
+  status: SessionStatus
+  reason: string | null
+  requires: Json<string[]>
+  parent_session_id: string | null
+  root_session_id: string
+  depth: number
+  created_by: string
+  token_id: string | null
+  source: string | null
+  external_id: string | null
+  api_scope: string | null
+  key_hash: Buffer
+  /** Each start of the droid gets a key of its own, derived from this number. */
+  key_generation: number
+  agent_session_id: string | null
+  next_index: number
+  /** The last sequence number of the supervisor that is committed; -1 for none. */
+  committed_seq: Generated<number>
+  turns: Generated<number>
+  final_text: string | null
+  stop_reason: string | null
+  input_tokens: Generated<number>
+  output_tokens: Generated<number>
+  cost_usd: Generated<number>
+  idempotency_key: string | null
+  idempotency_hash: string | null
+  created_at: string
+  updated_at: string
+  idle_at: string | null
+  ended_at: string | null
+  /** Somebody asked for its end: it is not taken up again by a spawn, whatever its status becomes. */
+  end_requested_at: string | null
+}
+
+export interface EventsTable {
+  session_id: string
+  index: number
+  position: Generated<number>
+  project_id: string
+  root_session_id: string
+  type: string
+  at: string
+  data: Json<Record<string, unknown>>
+}
+
+/** What the supervisor is still to be told. A row goes when the supervisor has taken it over. */
+export interface CommandsTable {
+  id: string
+  number: Generated<number>
+  session_id: string
+  project_id: string
+  kind: 'start' | 'prompt' | 'cancel' | 'end' | 'permission_answer'
+  payload: Json<Record<string, unknown>>
+  created_at: CreatedAt
+}
+
+export interface ApprovalsTable {
+  id: string
+  session_id: string
+  project_id: string
+  request_id: string
+  tool_call: Json<Record<string, unknown>>
+  options: Json<Record<string, unknown>[]>
+  status: 'open' | 'allowed' | 'denied' | 'cancelled'
+  reason: string | null
+  decided_by: string | null
+  created_at: string
+  decided_at: string | null
+}
+
+export type CallerTool = {
+  name: string
+  description: string
+  inputSchema: Record<string, unknown>
+  annotations?: Record<string, unknown>
+  timeout_seconds?: number
+}
+
+/** Who offers tools to a session. Only who declared them answers for them. */
+export interface SessionCallersTable {
+  session_id: string
+  caller_id: string
+  declared_by: string
+  tools: Json<CallerTool[]>
+  updated_at: CreatedAt
+}
+
+export interface CallerRequestsTable {
+  id: string
+  session_id: string
+  caller_id: string
+  tool: string
+  arguments: Json<Record<string, unknown>>
+  /** Chosen by the one who calls: a repeat joins the request that is still there. */
+  call_id: string
+  status: 'open' | 'answered' | 'timed_out' | 'cancelled'
+  answer: Json<{ result: unknown } | { error: unknown }> | null
+  answered_by: string | null
+  created_at: string
+  deadline_at: string
+  answered_at: string | null
+}
+
+/** Calls of our tools by droids that must not be done twice, and were begun. */
+export interface DroidCallsTable {
+  session_id: string
+  call_id: string
+  begun_at: CreatedAt
+}
+
+export interface SchedulesTable {
+  id: string
+  name: string
+  cron_expr: string
+  time_zone: string
+  prompt: string
+  enabled: boolean
+  /** Why it was disabled, if not by somebody's wish. */
+  disabled_reason: string | null
+  overlap_behavior: 'skip' | 'queue' | 'parallel'
+  session_behavior: 'resume' | 'new'
+  catch_up: 'skip' | 'once'
+  droid: string | null
+  /** What its runs may do, as it was when its token made it. */
+  scope: string
+  token_id: string | null
+  created_by: string
+  next_run_at: string | null
+  created_at: string
+  updated_at: string
+}
+
+export interface ScheduleTargetsTable {
+  id: Generated<number>
+  schedule_id: string
+  project_id: string
+  workspace_id: string | null
+  session_id: string | null
+}
+
+export type RunStatus = 'queued' | 'running' | 'success' | 'failed' | 'skipped' | 'cancelled'
+
+/** What is to be run is kept until the run is over, so that an edit of the schedule does not change it. */
+export interface ScheduleRunsTable {
+  id: string
+  number: Generated<number>
+  schedule_id: string
+  target_id: number | null
+  project_id: string
+  workspace_id: string | null
+  trigger: 'cron' | 'catch_up' | 'manual'
+  due_at: string
+  status: RunStatus
+  prompt: string | null
+  session_behavior: 'resume' | 'new'
+  droid: string | null
+  session_id: string | null
+  turn_id: string | null
+  since_index: number | null
+  output: string | null
+  error: string | null
+  started_at: string | null
+  ended_at: string | null
+  claimed_by: string | null
+  lease_until: string | null
+  created_at: string
+}
+
+export interface Database {
+  schedules: SchedulesTable
+  schedule_targets: ScheduleTargetsTable
+  schedule_runs: ScheduleRunsTable
+  session_callers: SessionCallersTable
+  caller_requests: CallerRequestsTable
+  droid_calls: DroidCallsTable
+  sessions: SessionsTable
+  events: EventsTable
+  commands: CommandsTable
+  approvals: ApprovalsTable
+  instance: InstanceTable
+  tokens: TokensTable
+  projects: ProjectsTable
+  containers: ContainersTable
+  workspaces: WorkspacesTable
+  audit: AuditTable
+}

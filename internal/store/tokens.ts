@@ -1,0 +1,44 @@
+import { type Insertable, type Selectable, sql } from 'kysely'
+import type { Db } from './open.ts'
+import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
+import type { TokensTable } from './schema.ts'
+
+export type TokenRow = Selectable<TokensTable>
+
+export async function insertToken(db: Db, row: Insertable<TokensTable>): Promise<void> {
+  await db.insertInto('tokens').values(row).execute()
+}
+
+export async function tokenByHash(db: Db, hash: Buffer): Promise<TokenRow | undefined> {
+  return await db.selectFrom('tokens').selectAll().where('hash', '=', hash).executeTakeFirst()
+}
+
+export async function listTokens(db: Db, page: PageRequest): Promise<Page<TokenRow>> {
+  const from = readCursor(page.cursor)
+  let query = db
+    .selectFrom('tokens')
+    .selectAll()
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(page.limit + 1)
+  if (from) query = query.where(sql<boolean>`(created_at, id) > (${from.at}::timestamptz, ${from.id})`)
+  return toPage(await query.execute(), page.limit, (row) => ({ at: row.created_at, id: row.id }))
+}
+
+/** The token as it is afterwards; the first revocation's time stays. */
+export async function revokeToken(db: Db, id: string): Promise<TokenRow | undefined> {
+  return await db
+    .updateTable('tokens')
+    .set({ revoked_at: sql<string>`coalesce(revoked_at, now())` })
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirst()
+}
+
+export async function saveLastUsed(db: Db, ids: string[]): Promise<void> {
+  await db
+    .updateTable('tokens')
+    .set({ last_used_at: new Date().toISOString() })
+    .where('id', 'in', ids)
+    .execute()
+}

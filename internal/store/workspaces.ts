@@ -1,0 +1,79 @@
+import type { Selectable } from 'kysely'
+import { sql } from 'kysely'
+import type { Db } from './open.ts'
+import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
+import type { WorkspacesTable } from './schema.ts'
+
+export type WorkspaceRow = Selectable<WorkspacesTable>
+
+/** True if it was made, false if it was there. */
+export async function insertWorkspace(
+  db: Db,
+  row: { project_id: string; id: string; is_default: boolean; created_by: string },
+): Promise<boolean> {
+  const at = new Date().toISOString()
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('workspaces')
+    .values({ ...row, created_at: at, last_used_at: at })
+    .onConflict((conflict) => conflict.columns(['project_id', 'id']).doNothing())
+    .executeTakeFirst()
+  return numInsertedOrUpdatedRows === 1n
+}
+
+export async function workspaceById(
+  db: Db,
+  project_id: string,
+  id: string,
+): Promise<WorkspaceRow | undefined> {
+  return await db
+    .selectFrom('workspaces')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .where('id', '=', id)
+    .executeTakeFirst()
+}
+
+export async function listWorkspaces(
+  db: Db,
+  project_id: string,
+  page: PageRequest,
+): Promise<Page<WorkspaceRow>> {
+  const from = readCursor(page.cursor)
+  let query = db
+    .selectFrom('workspaces')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(page.limit + 1)
+  if (from) query = query.where(sql<boolean>`(created_at, id) > (${from.at}::timestamptz, ${from.id})`)
+  return toPage(await query.execute(), page.limit, (row) => ({ at: row.created_at, id: row.id }))
+}
+
+export async function unpreparedWorkspaces(db: Db, project_id: string): Promise<WorkspaceRow[]> {
+  return await db
+    .selectFrom('workspaces')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .where('prepared_at', 'is', null)
+    .orderBy('created_at')
+    .execute()
+}
+
+export async function savePrepared(
+  db: Db,
+  project_id: string,
+  id: string,
+  error: string | null,
+): Promise<void> {
+  await db
+    .updateTable('workspaces')
+    .set({ prepare_error: error, prepared_at: error === null ? new Date().toISOString() : null })
+    .where('project_id', '=', project_id)
+    .where('id', '=', id)
+    .execute()
+}
+
+export async function deleteWorkspaceRow(db: Db, project_id: string, id: string): Promise<void> {
+  await db.deleteFrom('workspaces').where('project_id', '=', project_id).where('id', '=', id).execute()
+}

@@ -1,0 +1,14 @@
+// Who is calling: made by the room that checked the credential, passed unchanged to the one door.
+import type { Scope } from './scope.ts'
+
+export type Caller = {
+  kind: 'token' | 'oidc' | 'session' | 'schedule'
+  /** Public: a token's id, an issuer's subject, a session's id. Never a secret. */
+  id: string
+  name: string
+  scope: Scope
+  /** The token at the root of it all; what is revoked when it is revoked. */
+  token_id: string | null
+  /** Set for the keys of sessions. */
+  session_id?: string
+}

@@ -1,0 +1,54 @@
+// What a token may do, as pure functions. The matrix of docs/tools.md is made of `allows`.
+import { Fault } from '../fault.ts'
+import { patterns } from '../ids.ts'
+
+export type Scope =
+  | { kind: 'admin'; read_only: boolean }
+  | { kind: 'project'; project_id: string; read_only: boolean }
+
+/** What an action needs. `admin:read` is open to `admin:ro`, `admin` is not. */
+export const needs = [
+  'admin',
+  'admin:read',
+  'global:write',
+  'global:read',
+  'project:write',
+  'project:read',
+] as const
+export type Need = (typeof needs)[number]
+
+export function parseScope(text: string): Scope {
+  if (text === 'admin') return { kind: 'admin', read_only: false }
+  if (text === 'admin:ro') return { kind: 'admin', read_only: true }
+  const [kind, project_id, mode, ...rest] = text.split(':')
+  if (kind === 'project' && project_id && patterns.project.test(project_id) && rest.length === 0)
+    if (mode === undefined || mode === 'ro') return { kind: 'project', project_id, read_only: mode === 'ro' }
+  throw new Fault('invalid', `"${text.slice(0, 80)}" is not a scope`, {
+    hint: 'one of admin, admin:ro, project:<uuid>, project:<uuid>:ro',
+  })
+}
+
+export function formatScope(scope: Scope): string {
+  const base = scope.kind === 'admin' ? 'admin' : `project:${scope.project_id}`
+  return scope.read_only ? `${base}:ro` : base
+}
+
+const reads = (need: Need) => need.endsWith(':read')
+
+/** Could this scope ever satisfy this need, for some project? Decides what is listed. */
+export function couldAllow(scope: Scope, need: Need): boolean {
+  if (scope.read_only && !reads(need)) return false
+  return scope.kind === 'admin' || need === 'global:read' || need.startsWith('project:')
+}
+
+/** May this scope see this project at all? If not, the project does not exist for it. */
+export function sees(scope: Scope, project_id: string): boolean {
+  return scope.kind === 'admin' || scope.project_id === project_id
+}
+
+/** Is `inner` no more than `outer`? What a session's key or a new token may ask for. */
+export function covers(outer: Scope, inner: Scope): boolean {
+  if (outer.read_only && !inner.read_only) return false
+  if (outer.kind === 'admin') return true
+  return inner.kind === 'project' && inner.project_id === outer.project_id
+}

@@ -1,0 +1,68 @@
+// Tokens: made, hashed, recognised. A bearer is looked up by its SHA-256 and nothing else is kept of it. Known
+// tokens are remembered for a moment so that a busy caller does not cost a query per request; a revocation clears
+// them at once here, and through NOTIFY on other servers of the same database.
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { Fault } from '../fault.ts'
+import type { Caller } from './caller.ts'
+import { parseScope } from './scope.ts'
+
+export const tokenPattern = /^oub_[0-9a-f]{64}$/
+export const newSecret = (): string => `oub_${randomBytes(32).toString('hex')}`
+export const hashOf = (secret: string): Buffer => createHash('sha256').update(secret).digest()
+
+export type TokenRow = {
+  id: string
+  name: string
+  scope: string
+  hash: Buffer
+  expires_at: string | null
+  revoked_at: string | null
+}
+
+/** The door's view of the token table; the store implements it. */
+export type TokenSource = {
+  byHash(hash: Buffer): Promise<TokenRow | undefined>
+  /** May be late and may be lost: it is only for people to look at. */
+  used(id: string): void
+}
+
+const refuse = (message: string, hint?: string) => new Fault('unauthenticated', message, hint ? { hint } : {})
+const rememberFor = 30_000
+const rememberAtMost = 10_000
+
+export function createTokenCheck(source: TokenSource) {
+  const known = new Map<string, { row: TokenRow; until: number }>()
+  let forgotten = 0
+
+  async function look(hash: Buffer, key: string): Promise<TokenRow | undefined> {
+    const remembered = known.get(key)
+    if (remembered && remembered.until > Date.now()) return remembered.row
+    known.delete(key)
+    const before = forgotten
+    const row = await source.byHash(hash)
+    if (!row) return undefined
+    // What was read before a revocation must not be remembered after it.
+    if (before !== forgotten) return row
+    if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
+    known.set(key, { row, until: Date.now() + rememberFor })
+    return row
+  }
+
+  async function check(secret: string): Promise<Caller> {
+    if (!tokenPattern.test(secret)) throw refuse('the bearer is not a token of this server')
+    const hash = hashOf(secret)
+    const row = await look(hash, hash.toString('hex'))
+    if (!row || !timingSafeEqual(row.hash, hash)) throw refuse('the token is not known')
+    if (row.revoked_at) throw refuse('the token was revoked')
+    if (row.expires_at && Date.parse(row.expires_at) <= Date.now()) throw refuse('the token has expired')
+    source.used(row.id)
+    return { kind: 'token', id: row.id, name: row.name, scope: parseScope(row.scope), token_id: row.id }
+  }
+
+  function forget(): void {
+    forgotten += 1
+    known.clear()
+  }
+
+  return { check, forget }
+}

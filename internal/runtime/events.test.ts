@@ -1,0 +1,29 @@
+import { describe, expect, it } from 'vitest'
+import { nanosecondsOf, toEvent } from './events.ts'
+
+const died = {
+  Action: 'die',
+  Actor: { ID: 'c1', Attributes: { 'oubliette.project': 'p1', exitCode: '137', image: 'x' } },
+}
+
+describe('engine events', () => {
+  it('are told in our words, with the exit code where there is one', () => {
+    expect(toEvent(died)).toEqual({ project_id: 'p1', container_id: 'c1', action: 'die', exit_code: 137 })
+    expect(
+      toEvent({ ...died, Action: 'start', Actor: { ID: 'c1', Attributes: { 'oubliette.project': 'p1' } } }),
+    ).toEqual({
+      project_id: 'p1',
+      container_id: 'c1',
+      action: 'start',
+    })
+  })
+
+  it('of other kinds or of nobody are left out', () => {
+    expect(toEvent({ ...died, Action: 'exec_start: sh' })).toBeUndefined()
+    expect(toEvent({ ...died, Actor: { ID: 'c1', Attributes: {} } })).toBeUndefined()
+  })
+
+  it('keep their time to the nanosecond, or one would be missed or told twice', () => {
+    expect(nanosecondsOf('{"time":1767312000,"timeNano":1767312000123456789}')).toBe(1767312000123456789n)
+  })
+})

@@ -1,0 +1,123 @@
+// Keeps containers away from the host. A bridge's gateway is the host itself, so even an internal network reaches every
+// port that listens there; and link-local addresses are where clouds hand out credentials. The rules name all our
+// bridges by their prefix, are the same for every instance, and are looked for again before each start.
+import { access } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
+import type Docker from 'dockerode'
+import { Fault, messageOf } from '../fault.ts'
+import { findProgram, runCommand } from './command.ts'
+import { unlessMissing } from './errors.ts'
+import type { Images } from './images.ts'
+
+export type Firewall = {
+  /** The rules are there when this returns; else `unavailable`. */
+  protect(): Promise<void>
+}
+
+const done = 'rules-are-set'
+
+// The two kinds of iptables keep separate tables: the right one is the one in which the engine made its chain.
+const script = `
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+tables=
+for candidate in iptables iptables-nft iptables-legacy; do
+  command -v "$candidate" >/dev/null 2>&1 || continue
+  if "$candidate" -w 5 -n -L DOCKER-USER >/dev/null 2>&1; then tables=$candidate; break; fi
+done
+if [ -z "$tables" ]; then echo "no iptables here shows the engine's chain DOCKER-USER" >&2; exit 1; fi
+rule() { "$tables" -w 5 -C "$@" 2>/dev/null || "$tables" -w 5 -I "$@"; }
+rule INPUT -i oub+ -j REJECT && rule DOCKER-USER -i oub+ -d 169.254.0.0/16 -j REJECT && echo ${done}
+`
+
+const remembered_ms = 20_000
+const helper_ms = 30_000
+
+export function createFirewall(docker: Docker, images: Images, local_engine: boolean): Firewall {
+  let running: Promise<void> | undefined
+  let helped_at = Number.NEGATIVE_INFINITY
+
+  /** Root next to the engine, in the same network namespace: then the engine's default bridge can be seen. */
+  async function direct(): Promise<boolean> {
+    if (!local_engine || process.getuid?.() !== 0 || !(await findProgram('iptables'))) return false
+    const bridge = await unlessMissing(docker.getNetwork('bridge').inspect())
+    const name = bridge?.Options?.['com.docker.network.bridge.name']
+    if (!name) return false
+    return await access(`/sys/class/net/${name}`).then(
+      () => true,
+      () => false,
+    )
+  }
+
+  /** A container in the host's network with the one capability that this takes, gone when it is done. */
+  async function throughContainer(): Promise<void> {
+    const image = await images.resolve('base')
+    if (!image) throw new Error('the image "base" is not built')
+    const container = await docker.createContainer({
+      Image: image,
+      User: '0:0',
+      Entrypoint: ['sh', '-c', script],
+      Cmd: [],
+      Labels: { 'oubliette.firewall': 'true' },
+      HostConfig: {
+        NetworkMode: 'host',
+        CapDrop: ['ALL'],
+        CapAdd: ['NET_ADMIN', 'NET_RAW'],
+        SecurityOpt: ['no-new-privileges'],
+        Ulimits: [{ Name: 'nofile', Soft: 1024, Hard: 1024 }],
+        AutoRemove: true,
+        Memory: 64 * 1024 * 1024,
+        PidsLimit: 64,
+      },
+    })
+    const output = await container.attach({ stream: true, stdout: true, stderr: true })
+    const timer = setTimeout(() => void unlessMissing(container.kill()).catch(() => undefined), helper_ms)
+    try {
+      await container.start()
+      const said = (await text(output)).replace(/[^\x20-\x7e]+/g, ' ').trim()
+      if (!said.endsWith(done)) throw new Error(said || 'it said nothing')
+    } catch (error) {
+      // One that never started is not removed by the engine.
+      await unlessMissing(container.remove({ force: true })).catch(() => undefined)
+      throw error
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  async function apply(): Promise<void> {
+    const failures: string[] = []
+    if (await direct()) {
+      try {
+        await runCommand('sh', ['-c', script])
+        return
+      } catch (error) {
+        failures.push(messageOf(error))
+      }
+    }
+    // Starting a container for every start would double its cost.
+    if (performance.now() - helped_at < remembered_ms) return
+    try {
+      await throughContainer()
+      helped_at = performance.now()
+    } catch (error) {
+      failures.push(`through a container: ${messageOf(error)}`)
+      throw new Fault(
+        'unavailable',
+        `the firewall rules that keep containers from the host cannot be set: ${failures.join('; ')}`,
+        {
+          hint: 'run as root with iptables next to the engine, or build the image "base"; network "none" needs no rules',
+          cause: error,
+        },
+      )
+    }
+  }
+
+  return {
+    async protect() {
+      running ??= apply().finally(() => {
+        running = undefined
+      })
+      await running
+    },
+  }
+}

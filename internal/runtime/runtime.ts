@@ -1,0 +1,111 @@
+// Containers, and nothing about agents. One interface, so that another engine can stand behind it; `docker.ts` is
+// the only file that imports dockerode. Whatever it makes carries the labels `oubliette.instance` and
+// `oubliette.project`, and every method is safe to repeat. Who wants which container is the managers' business.
+
+export type NetworkMode = 'none' | 'internal' | 'open'
+
+export type ContainerSpec = {
+  project_id: string
+  image: string
+  /** The main process; under an init that reaps. */
+  command: string[]
+  /** "uid:gid"; never root. */
+  user: string
+  env: Record<string, string>
+  mounts: { source: string; target: string; read_only: boolean }[]
+  working_dir: string
+  network: NetworkMode
+  memory_mb: number
+  cpus: number
+  pids: number
+  read_only_root: boolean
+}
+
+export type ContainerState = {
+  id: string
+  status: 'created' | 'running' | 'paused' | 'restarting' | 'exited' | 'dead'
+  image: string
+  started_at: string | null
+  finished_at: string | null
+  exit_code: number | null
+  oom_killed: boolean
+  /** Of the spec it was made from: another hash means that it has to be made anew to fit. */
+  spec_hash: string
+}
+
+export type ExecRequest = {
+  command: string[]
+  working_dir?: string
+  env?: Record<string, string>
+  stdin?: string
+  user?: string
+  timeout_seconds: number
+  /** Per stream; what is beyond is read and thrown away, and `truncated` says so. */
+  output_bytes: number
+  signal?: AbortSignal
+}
+
+export type ExecResult = {
+  exit_code: number
+  stdout: string
+  stderr: string
+  truncated: boolean
+  timed_out: boolean
+  duration_ms: number
+}
+
+export type LogLine = { stream: 'stdout' | 'stderr'; at: string; text: string }
+export type ContainerEvent = {
+  project_id: string
+  container_id: string
+  action: 'start' | 'die' | 'oom' | 'destroy'
+  exit_code?: number
+}
+export type ImageState = {
+  type: string
+  reference: string
+  built: boolean
+  size_bytes: number | null
+  created_at: string | null
+}
+export type BuildProgress = (line: string) => void
+
+export type Owned = {
+  project_id: string
+  kind: 'container' | 'network' | 'volume'
+  status?: ContainerState['status']
+  /** Directories of the host that a container has mounted. */
+  mounts?: string[]
+}
+
+export interface Runtime {
+  /** Throws `unavailable` when the engine does not answer. */
+  ping(signal?: AbortSignal): Promise<{ engine: string; version: string }>
+  /** Makes sure that containers cannot reach the host's ports or link-local addresses; `unavailable` if it cannot. */
+  protect(): Promise<void>
+  /** Missing: made. Stopped: started. Running: left alone, also when the spec differs (the caller compares hashes). */
+  start(spec: ContainerSpec): Promise<ContainerState>
+  stop(project_id: string, grace_seconds: number): Promise<void>
+  /** The container, its anonymous volumes and its network. No error if there is none. */
+  remove(project_id: string): Promise<void>
+  inspect(project_id: string): Promise<ContainerState | undefined>
+  specHash(spec: ContainerSpec): string
+  /** Project ids of everything of this instance that exists in the engine: containers, networks, volumes. */
+  owned(): Promise<Owned[]>
+  exec(project_id: string, request: ExecRequest): Promise<ExecResult>
+  logs(
+    project_id: string,
+    options: { tail?: number; since?: string; follow?: boolean; signal?: AbortSignal },
+  ): AsyncIterable<LogLine>
+  /** Endless; reconnects by itself; ends by the signal. */
+  events(signal: AbortSignal): AsyncIterable<ContainerEvent>
+  /** Every container type (a folder of `images/`) and whether it is built. */
+  images(): Promise<ImageState[]>
+  /** The reference of a container type's image, or of any image already in the engine; builds or pulls nothing. */
+  resolveImage(type_or_reference: string): Promise<string | undefined>
+  /** Builds the type and the types it stands on. One build of a type at a time; concurrent calls share it. */
+  build(
+    type: string,
+    options: { no_cache?: boolean; progress?: BuildProgress; signal?: AbortSignal },
+  ): Promise<ImageState>
+}

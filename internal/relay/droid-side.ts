@@ -1,0 +1,72 @@
+// The methods that a droid's programs may call (CONTRACT, "Socket"). The container is known by its socket; the session
+// by the key, which is looked at again on every request, because it dies with the session.
+import { z } from 'zod'
+import { Fault } from '../fault.ts'
+import type { Call, Handlers } from './peer.ts'
+import { type DroidMethod, type DroidParams, droidHello, droidMethods } from './protocol.ts'
+import { PROTOCOL_VERSION } from './wire.ts'
+
+export type DroidSide<Identity extends { session_id: string }> = {
+  /** Who holds this key in this container; throws `unauthenticated`. */
+  authenticate(project_id: string, api_key: string): Promise<Identity>
+  droid: {
+    [M in DroidMethod]: (identity: Identity, params: DroidParams<M>, call: Call) => Promise<unknown>
+  }
+}
+
+export function parse<T>(schema: z.ZodType<T>, params: unknown, method: string): T {
+  const parsed = schema.safeParse(params ?? {})
+  if (parsed.success) return parsed.data
+  throw new Fault('invalid', `${method}: ${z.prettifyError(parsed.error).replaceAll('\n', ' ')}`)
+}
+
+export function droidHandlers<Identity extends { session_id: string }>(options: {
+  project_id: string
+  handlers: DroidSide<Identity>
+  is_supervisor(): boolean
+  identified(session_id: string): void
+}) {
+  const { project_id, handlers } = options
+  let kept_key: string | undefined
+
+  async function identify(api_key: string | undefined): Promise<Identity> {
+    if (options.is_supervisor()) throw new Fault('forbidden', 'a supervisor calls no tools')
+    if (api_key === undefined)
+      throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
+    const identity = await handlers.authenticate(project_id, api_key)
+    options.identified(identity.session_id)
+    return identity
+  }
+
+  const methods: Handlers = {}
+  for (const method of Object.keys(droidMethods) as DroidMethod[]) {
+    methods[method] = async (raw, call) => {
+      const { api_key, ...params } = parse(
+        droidMethods[method] as z.ZodType<{ api_key?: string }>,
+        raw,
+        method,
+      )
+      const identity = await identify(api_key ?? kept_key)
+      const handler = handlers.droid[method] as (who: Identity, what: object, how: Call) => Promise<unknown>
+      return handler(identity, params, call)
+    }
+  }
+
+  return {
+    methods,
+    async hello(raw: unknown) {
+      const hello = parse(droidHello, raw, 'hello')
+      if (hello.protocol !== undefined && hello.protocol !== PROTOCOL_VERSION)
+        throw new Fault(
+          'conflict',
+          `client protocol ${hello.protocol}, server protocol ${PROTOCOL_VERSION}`,
+          {
+            hint: 'restart the container to get the client of this server',
+          },
+        )
+      const { session_id } = await identify(hello.api_key)
+      kept_key = hello.api_key
+      return { protocol: PROTOCOL_VERSION, session_id }
+    },
+  }
+}

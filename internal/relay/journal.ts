@@ -1,0 +1,257 @@
+// What one session said, on disk before it is sent, until the server has committed it. One event a line, numbered
+// without a gap, in segments named by their first number; a segment goes when its last event is acknowledged, and an
+// empty last one keeps the position. The process may die at any instant: a torn last line is cut off on the way back.
+// A droid may delete its home and the journal with it: what is lost then is told as lost, and the rest goes on.
+// It is not fsynced: it has to outlive the server and this process, not the power.
+import {
+  closeSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { encodeEvent, lostEvents } from './event-line.ts'
+import { recoverSegment } from './journal-recovery.ts'
+
+export type JournalOptions = {
+  directory: string
+  segment_bytes?: number
+  /** Unacknowledged; beyond it `full` says so, and whoever makes events has to wait. */
+  limit_bytes?: number
+  /** There is something to send. */
+  on_append?: () => void
+  /** `full` is false again. */
+  on_room?: () => void
+  on_error?: (error: unknown) => void
+}
+
+type Batch = {
+  first_seq: number
+  last_seq: number /** JSON texts separated by commas. */
+  events: string
+}
+
+export interface Journal {
+  readonly next_seq: number
+  readonly acked_seq: number
+  readonly full: boolean
+  readonly empty: boolean
+  /** Numbered at once, written together with what else comes in this turn of the event loop. */
+  append(event: { type: string; [field: string]: unknown }): number
+  flush(): void
+  /** The events from `seq` on, about `max_bytes` of them; undefined if there are none yet. */
+  read(seq: number, max_bytes: number): Batch | undefined
+  ack(seq: number): void
+  /** The server has more than this journal remembers: go on after it. */
+  skipTo(next_seq: number): void
+  /** Nothing more will come for now: let go of the file, and of its content if that is acknowledged. */
+  settle(): void
+  remove(): void
+}
+
+type Segment = { first: number; count: number; bytes: number; path: string }
+
+const RETRY_MS = 500
+
+export function openJournal(options: JournalOptions): Journal {
+  const limit_bytes = options.limit_bytes ?? 64 * 1024 * 1024
+  // Several to the limit: only whole segments make room.
+  const segment_bytes = options.segment_bytes ?? Math.min(4 * 1024 * 1024, limit_bytes / 4)
+  const { directory } = options
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+
+  const segments: Segment[] = readdirSync(directory)
+    .filter((name) => /^\d{16}\.jsonl$/.test(name))
+    .sort()
+    .map((name) => recoverSegment(join(directory, name), Number.parseInt(name, 10)))
+  // What follows a damaged segment has no place in the count any more.
+  const broken = segments.findIndex(
+    (it, i) => i > 0 && segments[i - 1]!.first + segments[i - 1]!.count !== it.first,
+  )
+  if (broken > 0) for (const lost of segments.splice(broken)) rmSync(lost.path, { force: true })
+
+  const start = (first: number): Segment => {
+    const made = {
+      first,
+      count: 0,
+      bytes: 0,
+      path: join(directory, `${String(first).padStart(16, '0')}.jsonl`),
+    }
+    segments.push(made)
+    return made
+  }
+  let current = segments.at(-1) ?? start(0)
+  let fd: number | undefined
+  let pending: string[] = []
+  let pending_bytes = 0
+  let held_bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0)
+  let acked_seq = segments[0]!.first - 1
+  let was_full = false
+  let scheduled = false
+  let retry: NodeJS.Timeout | undefined
+  let cursor = { seq: -1, path: '', offset: 0 }
+
+  const isFull = () => held_bytes + pending_bytes >= limit_bytes || retry !== undefined
+  const notice = () => {
+    const full = isFull()
+    if (was_full && !full) options.on_room?.()
+    was_full = full
+  }
+  const letGo = () => {
+    if (fd !== undefined) closeSync(fd)
+    fd = undefined
+  }
+  const rotate = (first: number) => {
+    letGo()
+    current = start(first)
+  }
+  const drop = (segment: Segment) => {
+    rmSync(segment.path, { force: true })
+    held_bytes -= segment.bytes
+  }
+
+  const reopen = () => {
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    return openSync(current.path, 'a+', 0o600)
+  }
+
+  function flush(): void {
+    scheduled = false
+    if (pending.length === 0) return
+    if (current.bytes >= segment_bytes) rotate(current.first + current.count)
+    const bytes = Buffer.from(pending.join(''))
+    try {
+      fd ??= reopen()
+      for (let done = 0; done < bytes.length; ) done += writeSync(fd, bytes, done)
+    } catch (error) {
+      // A full disk, as a rule. Half a line must not stay; the events wait in memory, and their makers with them.
+      if (fd !== undefined) ftruncateSync(fd, current.bytes)
+      options.on_error?.(error)
+      retry ??= setTimeout(() => {
+        retry = undefined
+        flush()
+        notice()
+      }, RETRY_MS)
+      was_full = true
+      return
+    }
+    current.count += pending.length
+    current.bytes += bytes.length
+    held_bytes += bytes.length
+    pending = []
+    pending_bytes = 0
+    options.on_append?.()
+    notice()
+  }
+
+  function offsetOf(segment: Segment, seq: number): number {
+    if (cursor.seq === seq && cursor.path === segment.path) return cursor.offset
+    const bytes = readAt(segment, 0, segment.bytes)
+    let offset = 0
+    for (let skip = seq - segment.first; skip > 0; skip--) offset = bytes.indexOf(0x0a, offset) + 1
+    return offset
+  }
+
+  function readBatch(segment: Segment, seq: number, max_bytes: number): Batch {
+    const offset = offsetOf(segment, seq)
+    const rest = segment.bytes - offset
+    let bytes = readAt(segment, offset, Math.min(rest, max_bytes))
+    let end = bytes.lastIndexOf(0x0a)
+    if (end === -1) {
+      // One event alone may be larger than a batch should be.
+      bytes = readAt(segment, offset, rest)
+      end = bytes.indexOf(0x0a)
+    }
+    if (end === -1) throw new Error(`${segment.path} is shorter than it was`)
+    const lines = bytes.toString('utf8', 0, end).split('\n')
+    cursor = { seq: seq + lines.length, path: segment.path, offset: offset + end + 1 }
+    return { first_seq: seq, last_seq: seq + lines.length - 1, events: lines.join(',') }
+  }
+
+  function readAt(segment: Segment, offset: number, length: number): Buffer {
+    const own = segment === current && fd !== undefined
+    const from = own ? fd! : openSync(segment.path, 'r')
+    try {
+      const buffer = Buffer.allocUnsafe(length)
+      return buffer.subarray(0, readSync(from, buffer, 0, length, offset))
+    } finally {
+      if (!own) closeSync(from)
+    }
+  }
+
+  return {
+    get next_seq() {
+      return current.first + current.count + pending.length
+    },
+    get acked_seq() {
+      return acked_seq
+    },
+    get full() {
+      return isFull()
+    },
+    get empty() {
+      return held_bytes === 0 && pending.length === 0
+    },
+    append(event) {
+      const seq = current.first + current.count + pending.length
+      const line = encodeEvent(seq, event)
+      pending.push(line)
+      pending_bytes += line.length
+      if (!scheduled) {
+        scheduled = true
+        setImmediate(flush)
+      }
+      was_full ||= isFull()
+      return seq
+    },
+    flush,
+    read(seq, max_bytes) {
+      const segment = segments.findLast((it) => it.first <= seq)
+      if (!segment || seq >= segment.first + segment.count) return undefined
+      try {
+        return readBatch(segment, seq, max_bytes)
+      } catch (error) {
+        options.on_error?.(error)
+        return lostEvents(seq, Math.min(segment.first + segment.count, seq + 1000))
+      }
+    },
+    ack(seq) {
+      acked_seq = Math.max(acked_seq, Math.min(seq, current.first + current.count - 1))
+      while (segments.length > 1 && segments[0]!.first + segments[0]!.count - 1 <= acked_seq)
+        drop(segments.shift()!)
+      if (current.bytes >= segment_bytes / 4 && acked_seq === current.first + current.count - 1) {
+        rotate(acked_seq + 1)
+        drop(segments.shift()!)
+      }
+      notice()
+    },
+    skipTo(next_seq) {
+      flush()
+      if (next_seq <= current.first + current.count) return
+      rotate(next_seq)
+      for (const old of segments.splice(0, segments.length - 1)) drop(old)
+      acked_seq = next_seq - 1
+    },
+    settle() {
+      flush()
+      letGo()
+      if (acked_seq !== current.first + current.count - 1) return
+      if (current.count > 0) {
+        rotate(acked_seq + 1)
+        for (const old of segments.splice(0, segments.length - 1)) drop(old)
+      }
+      // An empty file keeps the number of the next event.
+      closeSync(reopen())
+    },
+    remove() {
+      clearTimeout(retry)
+      pending = []
+      letGo()
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}

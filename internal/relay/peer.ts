@@ -1,0 +1,273 @@
+// One end of a JSON-RPC 2.0 connection: requests in both directions at once, notifications, progress and
+// cancellation. It promises that a bad peer costs its own connection and nothing else: frames, open requests, bytes
+// held for it and the time it may take are all bounded. What the methods do is up to the handlers.
+import type { Socket } from 'node:net'
+import { Fault, messageOf } from '../fault.ts'
+import { createFrameReader, FRAME_BYTES } from './frames.ts'
+import { codes, fromWireError, toWireError, type WireError } from './wire.ts'
+
+export type Progress = { progress: number; total?: number; message?: string }
+type Id = string | number
+export type Call = {
+  /** Aborted when the other side cancels this request or its connection ends. */
+  signal: AbortSignal
+  progress(update: Progress): void
+}
+export type Handlers = Record<string, (params: unknown, call: Call) => unknown>
+
+export type PeerLimits = {
+  frame_bytes: number
+  /** Requests of the other side that may be open at once. */
+  open_requests: number
+  /** Of its open requests, and likewise of what we wrote and it did not read; beyond this we stop reading. */
+  held_bytes: number
+  /** To finish a frame that has begun, and to take what was written when too much is held. */
+  slow_ms: number
+}
+const defaults: PeerLimits = {
+  frame_bytes: FRAME_BYTES,
+  open_requests: 4096,
+  held_bytes: 32 * 1024 * 1024,
+  slow_ms: 30_000,
+}
+
+export type RequestOptions = {
+  signal?: AbortSignal
+  timeout_ms?: number
+  on_progress?: (update: Progress) => void
+}
+
+/** Parameters that are JSON text already; saves parsing what was only stored. */
+export class RawJson {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+export interface Peer {
+  request(method: string, params: unknown, options?: RequestOptions): Promise<unknown>
+  notify(method: string, params: unknown): void
+  close(why?: Fault): void
+  /** Settles with the reason when the connection is over; never rejects. */
+  readonly closed: Promise<Fault>
+  readonly open: boolean
+}
+
+type Waiting = {
+  resolve(result: unknown): void
+  reject(error: unknown): void
+  on_progress?: (update: Progress) => void
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const isId = (value: unknown): value is Id => typeof value === 'string' || typeof value === 'number'
+
+export function createPeer(
+  socket: Socket,
+  options: { handlers: Handlers; limits?: Partial<PeerLimits>; on_frame?: () => void },
+): Peer {
+  const limits = { ...defaults, ...options.limits }
+  const reader = createFrameReader(limits.frame_bytes)
+  const waiting = new Map<Id, Waiting>()
+  const running = new Map<Id, AbortController>()
+  let running_bytes = 0
+  let next_id = 0
+  let over: Fault | undefined
+  let partial_timer: NodeJS.Timeout | undefined
+  let write_timer: NodeJS.Timeout | undefined
+  const { promise: closed, resolve: settleClosed } = Promise.withResolvers<Fault>()
+
+  const close = (why = new Fault('unavailable', 'the connection was closed')): void => {
+    if (over) return
+    over = why
+    clearTimeout(partial_timer)
+    clearTimeout(write_timer)
+    // A last error frame may still be on its way out; what the other side does not take within a second is dropped.
+    socket.end()
+    setTimeout(() => socket.destroy(), 1000).unref()
+    for (const entry of waiting.values())
+      entry.reject(new Fault('unavailable', `the connection ended: ${why.message}`, { cause: why }))
+    waiting.clear()
+    for (const controller of running.values()) controller.abort(why)
+    running.clear()
+    settleClosed(why)
+  }
+
+  const slow = (what: string) =>
+    close(new Fault('timeout', `the other side ${what} for ${limits.slow_ms} ms`))
+
+  const balance = (): void => {
+    if (over) return
+    const choked = socket.writableLength > limits.held_bytes || running_bytes > limits.held_bytes
+    if (choked && !socket.isPaused()) socket.pause()
+    if (!choked && socket.isPaused()) socket.resume()
+    if (socket.writableLength > limits.held_bytes) {
+      write_timer ??= setTimeout(() => slow('did not read what was sent'), limits.slow_ms).unref()
+    } else {
+      clearTimeout(write_timer)
+      write_timer = undefined
+    }
+  }
+
+  const writeText = (text: string) => {
+    if (over) return
+    socket.write(text)
+    if (socket.writableLength > 4 * limits.held_bytes)
+      return slow('did not read a great deal of what was sent')
+    if (socket.writableLength > limits.held_bytes) balance()
+  }
+  const fitting = (message: object): string => {
+    const text = `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`
+    if (text.length * 3 > limits.frame_bytes && Buffer.byteLength(text) > limits.frame_bytes)
+      throw new Fault('invalid', `a message is longer than the ${limits.frame_bytes} bytes of a frame`, {
+        hint: 'send less at once',
+      })
+    return text
+  }
+  const write = (message: object): void => writeText(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+
+  const refuse = (id: Id | null, error: WireError) => {
+    write({ id, error })
+    close(new Fault('invalid', error.message))
+  }
+
+  async function serve(id: Id | undefined, method: string, params: unknown, bytes: number): Promise<void> {
+    const handler = Object.hasOwn(options.handlers, method) ? options.handlers[method] : undefined
+    if (!handler) {
+      if (id !== undefined) write({ id, error: { code: codes.method, message: `no method "${method}"` } })
+      return
+    }
+    const controller = new AbortController()
+    if (id !== undefined) running.set(id, controller)
+    running_bytes += bytes
+    if (running_bytes > limits.held_bytes) balance()
+    try {
+      const result = await handler(params, {
+        signal: controller.signal,
+        progress: (update) => {
+          if (id !== undefined && running.get(id) === controller)
+            write({ method: 'progress', params: { id, ...update } })
+        },
+      })
+      if (id !== undefined) writeText(fitting({ id, result: result === undefined ? null : result }))
+    } catch (error) {
+      if (id !== undefined) write({ id, error: toWireError(error) })
+    } finally {
+      if (id !== undefined && running.get(id) === controller) running.delete(id)
+      running_bytes -= bytes
+      if (socket.isPaused()) balance()
+    }
+  }
+
+  function answer(message: Record<string, unknown>) {
+    const entry = isId(message.id) ? waiting.get(message.id) : undefined
+    // An answer to a request that was given up meanwhile is not a fault.
+    if (!entry) return
+    waiting.delete(message.id as Id)
+    if (message.error === undefined) return entry.resolve(message.result)
+    const error = message.error
+    if (!isObject(error) || typeof error.code !== 'number' || typeof error.message !== 'string')
+      return entry.reject(new Fault('internal', 'the other side answered with a malformed error'))
+    entry.reject(fromWireError(error as WireError))
+  }
+
+  function take(text: string) {
+    let message: unknown
+    try {
+      message = JSON.parse(text)
+    } catch {
+      return refuse(null, { code: codes.parse, message: 'a frame is not JSON' })
+    }
+    if (!isObject(message) || message.jsonrpc !== '2.0')
+      return refuse(null, { code: codes.request, message: 'a frame is not a JSON-RPC 2.0 message' })
+    options.on_frame?.()
+    if (message.method === undefined) return answer(message)
+    const { id, method, params } = message
+    if (typeof method !== 'string' || (id !== undefined && !isId(id)))
+      return refuse(null, { code: codes.request, message: 'a request has a malformed method or id' })
+    if (id === undefined && method === 'cancel' && isObject(params) && isId(params.id))
+      return running.get(params.id)?.abort(new Fault('conflict', 'cancelled by the one who asked'))
+    if (id === undefined && method === 'progress' && isObject(params) && isId(params.id))
+      return waiting.get(params.id)?.on_progress?.(params as unknown as Progress)
+    if (id !== undefined && running.has(id))
+      return refuse(id, {
+        code: codes.request,
+        message: `request id ${JSON.stringify(id)} is already in use`,
+      })
+    if (running.size >= limits.open_requests)
+      return refuse(id ?? null, {
+        code: codes.request,
+        message: `more than ${limits.open_requests} open requests`,
+      })
+    void serve(id, method, params, text.length)
+  }
+
+  const watchPartial = (): void => {
+    clearTimeout(partial_timer)
+    partial_timer = undefined
+    if (reader.partial_bytes === 0 || over) return
+    partial_timer = setTimeout(() => {
+      // Our own back-pressure is not the peer's slowness.
+      if (socket.isPaused()) watchPartial()
+      else slow('did not finish a frame')
+    }, limits.slow_ms).unref()
+  }
+
+  socket.on('data', (chunk: Buffer) => {
+    if (over) return
+    const had_partial = reader.partial_bytes > 0
+    let frames: string[]
+    try {
+      frames = reader.push(chunk)
+    } catch (error) {
+      return refuse(null, { code: codes.parse, message: messageOf(error) })
+    }
+    for (const frame of frames) if (!over) take(frame)
+    if (frames.length > 0 || !had_partial) watchPartial()
+  })
+  socket.on('drain', balance)
+  socket.on('error', (error) => close(new Fault('unavailable', error.message, { cause: error })))
+  socket.on('end', () => close(new Fault('unavailable', 'the other side closed the connection')))
+  socket.on('close', () => close(new Fault('unavailable', 'the connection closed')))
+
+  return {
+    async request(method, params, { signal, timeout_ms, on_progress } = {}) {
+      if (over) throw new Fault('unavailable', `the connection ended: ${over.message}`)
+      signal?.throwIfAborted()
+      const id = next_id++
+      const text =
+        params instanceof RawJson
+          ? `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":${params.text}}\n`
+          : fitting({ id, method, params })
+      const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+      const giveUp = (why: unknown) => {
+        if (!waiting.delete(id)) return
+        write({ method: 'cancel', params: { id } })
+        reject(why)
+      }
+      const onAbort = () => giveUp(signal?.reason)
+      const timer =
+        timeout_ms === undefined
+          ? undefined
+          : setTimeout(
+              () => giveUp(new Fault('timeout', `no answer to ${method} within ${timeout_ms} ms`)),
+              timeout_ms,
+            )
+      signal?.addEventListener('abort', onAbort, { once: true })
+      waiting.set(id, { resolve, reject, ...(on_progress ? { on_progress } : {}) })
+      writeText(text)
+      return promise.finally(() => {
+        clearTimeout(timer)
+        signal?.removeEventListener('abort', onAbort)
+      })
+    },
+    notify: (method, params) => write({ method, params }),
+    close,
+    closed,
+    get open() {
+      return over === undefined
+    },
+  }
+}

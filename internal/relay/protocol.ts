@@ -1,0 +1,239 @@
+// Every message between the server and what lives in a container, in one place.
+//
+// One Unix socket per container; the socket says which container speaks. Frames are newline-delimited JSON-RPC 2.0.
+// The first frame tells what kind of connection it is:
+//
+// 1. Supervisor: `hello {role: 'supervisor', …}`. One at a time per container; a second one is refused while the first
+//    is connected. The server answers with what it has committed of each session and with the sessions it does not
+//    know (those are killed and dropped). From then on
+//    - server → supervisor: the commands below (`SupervisorCommands`). Those with a `command_id` are executed at most
+//      once, also over restarts of either side: repeat them until answered, the answer will be the same. They answer as
+//      soon as they are accepted; how it went is told by events.
+//    - supervisor → server: `events {session_id, events}`, answered by `{committed_seq}` after the commit, or by
+//      `{unknown: true}`. Sequence numbers start at 0 per session (or at `next_seq` of `start_session`) and have no gap.
+//      A batch may repeat what is committed already; a batch never leaves a gap behind `committed_seq`.
+// 2. Droid side: `oubliette-client mcp`, `oubliette-client call`, or any program that speaks the protocol. Either `hello
+//    {role: 'droid', api_key}` once, or `api_key` in the parameters of each request. Methods: `droidMethods`.
+//
+// In both directions `cancel {id}` gives a request up and `progress {id, progress, total?, message?}` tells how far it is.
+//
+// The proof in the supervisor's hello is a secret that the server writes beside the socket, readable by the container's
+// user. It shows that the speaker can read that directory, which the socket's own mode shows as well; it is there for
+// uplinks that are not a Unix socket. Droids run as the same user as the supervisor, so within one container it is no
+// wall between them, and neither would any other secret be: the wall is the container.
+import { z } from 'zod'
+import { patterns } from '../ids.ts'
+
+const session_id = z.string().regex(patterns.session)
+const seq = z.int().min(0)
+const committed = z.int().min(-1)
+const name = z.string().min(1).max(200)
+
+const eventTypes = [
+  'status',
+  'message',
+  'delta',
+  'thought',
+  'tool_call',
+  'tool_result',
+  'plan',
+  'usage',
+  'permission_request',
+  'completion',
+  'error',
+  'update',
+] as const
+
+const sessionStatuses = [
+  'starting',
+  'running',
+  'idle',
+  'waiting',
+  'completed',
+  'failed',
+  'cancelled',
+] as const
+
+/**
+ * What the supervisor says about a session. Fields by type, next to `turn_id` where a turn is under way:
+ * - status {status, reason?, agent_session_id?, resumed?, requires?, exit_code?, signal?}
+ * - delta {text, stream: 'stdout' | 'stderr'} (shell) or {text, role: 'assistant'} (acp); message {role, text}; thought {text}
+ * - tool_call {tool_call_id, title, kind, status, input, content, locations}; tool_result {tool_call_id, status, content, output}
+ * - plan {entries}; usage {…as the agent reports it}; update {update} for whatever has no type of its own
+ * - permission_request {request_id, tool_call, options: [{option_id, name, kind}]}
+ * - completion {final_text, stop_reason, exit_code?, usage?}: exactly one for each accepted turn. `stop_reason` is ACP's
+ *   (end_turn, max_tokens, max_turn_requests, refusal, cancelled), or `error` (droid died, script's exit code not 0), or
+ *   `not_run` (the session was over before its turn came)
+ * - error {message, …}
+ */
+const supervisorEvent = z.looseObject({ seq, type: z.enum(eventTypes), at: z.iso.datetime() })
+export type SupervisorEvent = z.infer<typeof supervisorEvent>
+
+export const eventBatch = z.strictObject({ session_id, events: z.array(supervisorEvent).min(1).max(10_000) })
+export type EventBatch = z.infer<typeof eventBatch>
+export type EventsAnswer = { committed_seq: number } | { unknown: true }
+
+const sessionState = z.strictObject({
+  session_id,
+  status: z.enum(sessionStatuses),
+  /** Whether its droid is there to take prompts. */
+  live: z.boolean(),
+  last_seq: committed,
+  agent_session_id: z.string().nullable(),
+  turn_id: z.string().nullable(),
+  queued_turn_ids: z.array(z.string()),
+})
+export type SessionState = z.infer<typeof sessionState>
+
+export const supervisorHello = z.strictObject({
+  role: z.literal('supervisor'),
+  protocol: z.int(),
+  client_version: name,
+  proof: z.string().max(200),
+  /** New at each start of the supervisor, that is of the container. */
+  boot_id: name,
+  sessions: z.array(sessionState).max(10_000),
+})
+export type SupervisorHello = z.infer<typeof supervisorHello>
+export type HelloAnswer = {
+  /** Of each session in the hello that the server knows: the last sequence number it has, -1 if none. */
+  committed: Record<string, number>
+  /** Of the hello, but unknown or over for good: killed and dropped by the supervisor. */
+  unknown: string[]
+}
+
+export const droidHello = z.strictObject({
+  role: z.literal('droid'),
+  protocol: z.int().optional(),
+  api_key: z.string().min(1).max(8192),
+})
+
+const key = { api_key: z.string().min(1).max(8192).optional() }
+const args = z.record(z.string(), z.unknown())
+/** Chosen by the one who calls, so that a repeat after a lost connection joins the call that is still open. */
+const call_id = z.string().min(8).max(100).optional()
+
+/** CONTRACT, "Socket". The key may be left out after a `hello` that gave it. */
+export const droidMethods = {
+  oubliette_tools: z.strictObject({ ...key }),
+  oubliette_call_tool: z.strictObject({ ...key, tool: name, arguments: args.default({}), call_id }),
+  caller_tools: z.strictObject({ ...key }),
+  caller_tool: z.strictObject({ ...key, tool: name, arguments: args.default({}), call_id }),
+  session_message: z.looseObject({ ...key, message: z.string() }),
+  session_events: z.looseObject({ ...key, session_id, since_index: z.int().min(-1).default(-1) }),
+} as const
+export type DroidMethod = keyof typeof droidMethods
+export type DroidParams<M extends DroidMethod> = Omit<z.infer<(typeof droidMethods)[M]>, 'api_key'>
+
+const attachment = z.strictObject({
+  name,
+  media_type: z.string().optional(),
+  encoding: z.enum(['utf8', 'base64']).default('utf8'),
+  data: z.string(),
+})
+export type Attachment = z.infer<typeof attachment>
+export type Autonomy = 'off' | 'low' | 'medium' | 'high'
+export type Turn = { turn_id: string; text: string; attachments?: Attachment[] }
+
+export type StartSession = {
+  command_id: string
+  session_id: string
+  /** One after the last sequence number that the server has, so that a lost journal leaves no gap and no clash. */
+  next_seq?: number
+  droid: {
+    kind: 'shell' | 'acp'
+    command?: string
+    args?: string[]
+    env?: Record<string, string>
+    /** Which agent it is, if one whose settings the client knows. */
+    agent?: string
+    /** The container type that has it. */
+    image?: string
+  }
+  workspace_dir: string
+  env?: Record<string, string>
+  api_key?: string
+  autonomy?: Autonomy
+  model?: string
+  reasoning_level?: string
+  tools_allowed?: string[]
+  tools_disallowed?: string[]
+  /** The model provider that it uses through the server, which counts what it uses. */
+  provider?: string
+  /** Take an earlier conversation up again where the agent can; `resumed` in the next status says whether it could. */
+  resume?: { agent_session_id: string }
+  turn?: Turn
+}
+export type PromptCommand = { command_id: string; session_id: string } & Turn
+/** Without `turn_id`: the running turn. */
+export type CancelCommand = {
+  command_id: string
+  session_id: string
+  turn_id?: string
+  grace_seconds?: number
+}
+export type EndCommand = {
+  command_id: string
+  session_id: string
+  status?: 'completed' | 'failed' | 'cancelled'
+  reason?: string
+  grace_seconds?: number
+}
+export type PermissionAnswer = {
+  command_id: string
+  session_id: string
+  request_id: string
+  outcome: { outcome: 'selected'; option_id: string } | { outcome: 'allow' | 'deny' | 'cancelled' }
+}
+export type ExecCommand = {
+  command: string[]
+  working_dir?: string
+  env?: Record<string, string>
+  stdin?: string
+  timeout_seconds: number
+  output_bytes: number
+}
+
+const accepted = z.strictObject({ accepted: z.literal(true) })
+const execResult = z.strictObject({
+  exit_code: z.int(),
+  stdout: z.string(),
+  stderr: z.string(),
+  truncated: z.boolean(),
+  timed_out: z.boolean(),
+  duration_ms: z.number(),
+})
+const supervisorState = z.strictObject({
+  boot_id: name,
+  rss_bytes: z.int(),
+  sessions: z.array(sessionState),
+})
+
+/** What each command answers; a container is not trusted to answer well. */
+export const commandResults = {
+  start_session: accepted,
+  prompt: accepted,
+  cancel: accepted,
+  end: accepted,
+  permission_answer: accepted,
+  forget: accepted,
+  exec: execResult,
+  ping: z.strictObject({ now: z.iso.datetime() }),
+  state: supervisorState,
+} as const
+export type CommandName = keyof typeof commandResults
+
+export type CommandParams = {
+  start_session: StartSession
+  prompt: PromptCommand
+  cancel: CancelCommand
+  /** Answers when everything the session started is gone and its terminal event is journalled. */
+  end: EndCommand
+  permission_answer: PermissionAnswer
+  /** Kill what is left of it and remove its journal. */
+  forget: { session_id: string }
+  exec: ExecCommand
+  ping: Record<string, never>
+  state: Record<string, never>
+}
+export type CommandResult<C extends CommandName> = z.infer<(typeof commandResults)[C]>

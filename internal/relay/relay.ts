@@ -1,0 +1,235 @@
+// The server's end of the sockets. This room owns the frames, the listeners and the protocol with what lives in the
+// containers: who may speak, in which shape, and how much at once. It promises that each message reaches a handler
+// validated and with the identity of the container it came from, and that commands go to the one supervisor of a
+// container. What the messages mean, and every row, is left to the handlers.
+import type { Socket } from 'node:net'
+import { Fault, messageOf } from '../fault.ts'
+import type { Log } from '../log.ts'
+import { type DroidSide, droidHandlers } from './droid-side.ts'
+import { onFirstByte } from './first-byte.ts'
+import { type Listener, listen } from './listen.ts'
+import { createPeer, type Peer, type PeerLimits } from './peer.ts'
+import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './supervisor-side.ts'
+
+export type RelayHandlers<Identity extends { session_id: string }> = SupervisorSide & DroidSide<Identity>
+
+export interface Relay {
+  /** Listens in `directory` for one container. Safe to repeat. */
+  open(project_id: string, place: { directory: string; uid: number; gid: number }): Promise<void>
+  /** Ends the listener and every connection of one container. No error if there is none. */
+  close(project_id: string): Promise<void>
+  supervisor(project_id: string): SupervisorLink | undefined
+  /** The supervisor, as soon as it is connected; throws `timeout`. */
+  waitForSupervisor(
+    project_id: string,
+    options: { timeout_ms: number; signal?: AbortSignal },
+  ): Promise<SupervisorLink>
+  /** Tells the droid's side (all sessions of the container, or one) that its list of tools is another now. */
+  toolsChanged(project_id: string, session_id?: string): void
+  dispose(): Promise<void>
+}
+
+type Connection = { peer: Peer; proven: boolean; session_id?: string }
+type Opened = {
+  listener: Listener
+  connections: Set<Connection>
+  /** Who is, or is about to be, this container's one supervisor. */
+  seat?: Peer
+  link?: SupervisorLink
+  waiters: Set<(link: SupervisorLink) => void>
+  /** Connections that have not said anything yet, and those that speak HTTP. */
+  silent: Set<Socket>
+  http: Set<Socket>
+}
+
+const CONNECTIONS = 512
+const FIRST_FRAME_MS = 10_000
+
+export function createRelay<Identity extends { session_id: string }>(options: {
+  handlers: RelayHandlers<Identity>
+  version: string
+  log: Log
+  limits?: Partial<PeerLimits>
+  /** Takes connections over that speak HTTP: droids that ask their model. */
+  http?: (project_id: string, socket: Socket) => void
+}): Relay {
+  const { handlers, log } = options
+  const opened = new Map<string, Promise<Opened>>()
+  const ready = new Map<string, Opened>()
+
+  function admit(project_id: string, place: Opened, socket: Socket): void {
+    if (place.connections.size >= CONNECTIONS) {
+      // Those that never showed a key must not keep the others out.
+      const oldest = [...place.connections].find((connection) => !connection.proven)
+      if (!oldest) return void socket.destroy()
+      oldest.peer.close(new Fault('exhausted', 'too many connections'))
+    }
+    const early = setTimeout(
+      () => connection.peer.close(new Fault('timeout', 'nothing was said')),
+      FIRST_FRAME_MS,
+    ).unref()
+    const methods = {}
+    const connection: Connection = {
+      proven: false,
+      peer: createPeer(socket, {
+        handlers: methods,
+        on_frame: () => clearTimeout(early),
+        ...(options.limits ? { limits: options.limits } : {}),
+      }),
+    }
+    place.connections.add(connection)
+    const supervisor = supervisorHandlers({
+      project_id,
+      version: options.version,
+      handlers,
+      peer: connection.peer,
+      proves: (proof) => place.listener.proves(proof),
+      claim: () => {
+        if (place.seat?.open) return false
+        place.seat = connection.peer
+        return true
+      },
+      release: () => {
+        if (place.seat === connection.peer) delete place.seat
+      },
+      seat: (link) => {
+        connection.proven = true
+        place.link = link
+        log.info('supervisor connected', { project_id, boot_id: link.boot_id })
+        handlers.supervisorReady(link)
+        for (const waiter of [...place.waiters]) waiter(link)
+      },
+    })
+    const droid = droidHandlers({
+      project_id,
+      handlers,
+      is_supervisor: () => supervisor.seated(),
+      identified: (session_id) => {
+        connection.proven = true
+        connection.session_id = session_id
+      },
+    })
+    Object.assign(methods, droid.methods, supervisor.methods, {
+      hello: (params: unknown) =>
+        (params as { role?: unknown } | null)?.role === 'supervisor'
+          ? supervisor.hello(params)
+          : droid.hello(params),
+    })
+    void connection.peer.closed.then((why) => {
+      clearTimeout(early)
+      place.connections.delete(connection)
+      if (why.kind !== 'unavailable')
+        log.warn('a connection from a container was ended', { project_id, why: why.message })
+      if (place.link?.peer !== connection.peer) return
+      const { link } = place
+      delete place.link
+      log.info('supervisor gone', { project_id, why: why.message })
+      handlers.supervisorGone(link)
+    })
+  }
+
+  function receive(project_id: string, place: Opened, socket: Socket): void {
+    const { http } = options
+    if (!http) return void admit(project_id, place, socket)
+    const { value: oldest } = place.silent.values().next()
+    if (oldest && place.silent.size >= CONNECTIONS) oldest.destroy()
+    place.silent.add(socket)
+    socket.once('close', () => {
+      place.silent.delete(socket)
+      place.http.delete(socket)
+    })
+    onFirstByte(socket, FIRST_FRAME_MS, (protocol) => {
+      place.silent.delete(socket)
+      if (protocol === 'frames') return void admit(project_id, place, socket)
+      if (place.http.size >= CONNECTIONS) return void socket.destroy()
+      place.http.add(socket)
+      http(project_id, socket)
+    })
+  }
+
+  async function openOne(project_id: string, where: { directory: string; uid: number; gid: number }) {
+    const place: Opened = {
+      listener: undefined as never,
+      connections: new Set(),
+      waiters: new Set(),
+      silent: new Set(),
+      http: new Set(),
+    }
+    place.listener = await listen({
+      ...where,
+      on_connection: (socket) => receive(project_id, place, socket),
+      on_error: (error) => log.error('a relay socket failed', { project_id, error }),
+    })
+    ready.set(project_id, place)
+    return place
+  }
+
+  async function closeOne(project_id: string): Promise<void> {
+    const opening = opened.get(project_id)
+    if (!opening) return
+    opened.delete(project_id)
+    const place = await opening.catch(() => undefined)
+    if (!place) return
+    if (ready.get(project_id) === place) ready.delete(project_id)
+    for (const socket of [...place.silent, ...place.http]) socket.destroy()
+    for (const { peer } of place.connections) peer.close(new Fault('unavailable', 'the server is closing'))
+    await place.listener.close()
+  }
+
+  return {
+    async open(project_id, where) {
+      let opening = opened.get(project_id)
+      if (!opening) {
+        opening = openOne(project_id, where)
+        opened.set(project_id, opening)
+        opening.catch(() => opened.delete(project_id))
+      }
+      await opening
+    },
+    close: closeOne,
+    supervisor: (project_id) => ready.get(project_id)?.link,
+    async waitForSupervisor(project_id, { timeout_ms, signal }) {
+      const place = ready.get(project_id)
+      if (!place) throw new Fault('unavailable', `no socket is open for project ${project_id}`)
+      if (place.link) return place.link
+      const { promise, resolve, reject } = Promise.withResolvers<SupervisorLink>()
+      const timer = setTimeout(
+        () =>
+          reject(
+            new Fault(
+              'timeout',
+              `the container of project ${project_id} did not connect in ${timeout_ms} ms`,
+              {
+                hint: 'container logs tells what it says; container start with recreate makes it anew',
+              },
+            ),
+          ),
+        timeout_ms,
+      )
+      const onAbort = () => reject(signal?.reason)
+      signal?.addEventListener('abort', onAbort, { once: true })
+      place.waiters.add(resolve)
+      try {
+        signal?.throwIfAborted()
+        return await promise
+      } finally {
+        clearTimeout(timer)
+        signal?.removeEventListener('abort', onAbort)
+        place.waiters.delete(resolve)
+      }
+    },
+    toolsChanged(project_id, session_id) {
+      for (const connection of ready.get(project_id)?.connections ?? []) {
+        if (connection.session_id === undefined) continue
+        if (session_id !== undefined && connection.session_id !== session_id) continue
+        connection.peer.notify('tools_changed', {})
+      }
+    },
+    async dispose() {
+      const closing = await Promise.allSettled([...opened.keys()].map(closeOne))
+      for (const outcome of closing)
+        if (outcome.status === 'rejected')
+          log.warn('a relay socket did not close', { error: messageOf(outcome.reason) })
+    },
+  }
+}

@@ -1,0 +1,101 @@
+// A container's supervisor as the server sees it: its hello, its batches of events, and the commands it takes.
+import type { z } from 'zod'
+import { Fault } from '../fault.ts'
+import { parse } from './droid-side.ts'
+import type { Handlers, Peer, RequestOptions } from './peer.ts'
+import {
+  type CommandName,
+  type CommandParams,
+  type CommandResult,
+  commandResults,
+  type EventBatch,
+  type EventsAnswer,
+  eventBatch,
+  type HelloAnswer,
+  type SupervisorHello,
+  supervisorHello,
+} from './protocol.ts'
+import { PROTOCOL_VERSION } from './wire.ts'
+
+export type SupervisorSide = {
+  /** What the server has of the sessions that the supervisor holds. */
+  supervisorHello(project_id: string, hello: SupervisorHello): Promise<HelloAnswer>
+  /** Commands can be sent from now on. */
+  supervisorReady(link: SupervisorLink): void
+  supervisorGone(link: SupervisorLink): void
+  /** Another protocol version knocked: its container has to be restarted to get the client of this server. */
+  supervisorOutdated(project_id: string, protocol: number): void
+  /** Commit, then answer. Batches of one session come one after another; a thrown fault makes it try again later. */
+  events(project_id: string, batch: EventBatch): Promise<EventsAnswer>
+}
+
+export type SupervisorLink = {
+  readonly project_id: string
+  readonly boot_id: string
+  readonly peer: Peer
+  /** Rejects with `unavailable` when the connection ends first: repeat with the same `command_id` on the next link. */
+  send<C extends CommandName>(
+    command: C,
+    params: CommandParams[C],
+    options?: RequestOptions,
+  ): Promise<CommandResult<C>>
+}
+
+export function supervisorHandlers(options: {
+  project_id: string
+  version: string
+  handlers: SupervisorSide
+  peer: Peer
+  proves(proof: string): boolean
+  /** Takes the container's one seat; false while another connected supervisor has it. */
+  claim(): boolean
+  release(): void
+  seat(link: SupervisorLink): void
+}) {
+  const { project_id, handlers, peer } = options
+  let link: SupervisorLink | undefined
+
+  const methods: Handlers = {
+    events: (raw: unknown) => {
+      if (!link) throw new Fault('unauthenticated', 'events come from the supervisor only')
+      return handlers.events(project_id, parse(eventBatch, raw, 'events'))
+    },
+  }
+
+  async function hello(raw: unknown) {
+    const { protocol } = raw as { protocol?: unknown }
+    // Asked before the shape, which another version may have changed.
+    if (typeof protocol === 'number' && protocol !== PROTOCOL_VERSION) {
+      handlers.supervisorOutdated(project_id, protocol)
+      throw new Fault('conflict', `client protocol ${protocol}, server protocol ${PROTOCOL_VERSION}`, {
+        hint: 'restart the container to get the client of this server',
+      })
+    }
+    const said = parse(supervisorHello, raw, 'hello')
+    if (!options.proves(said.proof))
+      throw new Fault('unauthenticated', 'the proof is not that of this container')
+    if (link || !options.claim()) throw new Fault('conflict', 'this container has a supervisor already')
+    const made: SupervisorLink = {
+      project_id,
+      boot_id: said.boot_id,
+      peer,
+      async send(command, params, how) {
+        const result = await peer.request(command, params, how)
+        return parse(commandResults[command] as z.ZodType<unknown>, result, command) as CommandResult<
+          typeof command
+        >
+      },
+    }
+    link = made
+    const answer = await handlers.supervisorHello(project_id, said).catch((error) => {
+      link = undefined
+      options.release()
+      throw error
+    })
+    // After the answer is written, so that the first command never overtakes it.
+    setImmediate(() => peer.open && options.seat(made))
+    return { protocol: PROTOCOL_VERSION, server_version: options.version, ...answer }
+  }
+
+  return { methods, hello, seated: () => link !== undefined }
+}

@@ -1,0 +1,28 @@
+// Who answers when an agent asks for permission: the project's autonomy, or somebody outside.
+import type { PermissionOutcome } from './droid.ts'
+
+export type Autonomy = 'off' | 'low' | 'medium' | 'high'
+export type PermissionOption = { optionId: string; name: string; kind: string }
+
+const reads = new Set(['read', 'search', 'think'])
+
+/** A tool call without a kind may do anything. */
+export function decide(autonomy: Autonomy, tool_kind: string | null | undefined): 'allow' | 'ask' {
+  if (autonomy === 'high') return 'allow'
+  if (autonomy === 'off') return 'ask'
+  return reads.has(tool_kind ?? 'other') ? 'allow' : 'ask'
+}
+
+/** The agent's option that says so, the narrower one first; undefined if it offers none, or not the one named. */
+export function optionFor(outcome: PermissionOutcome, options: PermissionOption[]): string | undefined {
+  if (outcome.outcome === 'cancelled') return undefined
+  if (outcome.outcome === 'selected')
+    return options.find((option) => option.optionId === outcome.option_id)?.optionId
+  const kinds =
+    outcome.outcome === 'allow' ? ['allow_once', 'allow_always'] : ['reject_once', 'reject_always']
+  for (const kind of kinds) {
+    const found = options.find((option) => option.kind === kind)
+    if (found) return found.optionId
+  }
+  return undefined
+}

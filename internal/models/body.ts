@@ -1,0 +1,32 @@
+// Request bodies are known as a whole before they are sent on: so that they can be signed, sent once more on another
+// connection, and, for OpenAI's chat, which tells the tokens of a stream only if it is asked to, be made to ask.
+import type { IncomingMessage } from 'node:http'
+import { Fault } from '../fault.ts'
+
+const largest_bytes = 64 * 1024 * 1024
+
+export async function wholeBody(request: IncomingMessage): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let held = 0
+  for await (const part of request as AsyncIterable<Buffer>) {
+    held += part.length
+    if (held > largest_bytes)
+      throw new Fault('invalid', `the request is larger than ${largest_bytes / 1024 / 1024} MiB`)
+    parts.push(part)
+  }
+  return parts.length === 1 ? parts[0]! : Buffer.concat(parts)
+}
+
+/** The same request, with the wish to be told the tokens. */
+export function askForUsage(body: Buffer): Buffer {
+  // Asked for already, or no stream: said without parsing what may be a megabyte.
+  if (body.includes('"include_usage"') || !/"stream"\s*:\s*true/.test(body.toString('latin1'))) return body
+  try {
+    const request = JSON.parse(body.toString('utf8')) as Record<string, unknown>
+    const stream_options = { ...(request.stream_options as object | undefined), include_usage: true }
+    return Buffer.from(JSON.stringify({ ...request, stream_options }))
+  } catch {
+    // The provider says better than we what is wrong with it.
+    return body
+  }
+}

@@ -1,0 +1,102 @@
+// Tokens, read out of what providers answer. Each tells them in its own place and words, and streams tell them again and
+// again, growing; what is kept is the largest of each. Pure.
+
+export type Tokens = {
+  /** Neither read from a cache nor written to one. */
+  input: number
+  cache_read: number
+  cache_write: number
+  output: number
+  /** As the provider itself says, in US dollars; few do. */
+  cost_usd?: number
+}
+export type Reading = Tokens & { model?: string }
+
+type Json = Record<string, unknown>
+const object = (value: unknown): Json | undefined =>
+  typeof value === 'object' && value !== null ? (value as Json) : undefined
+const count = (value: unknown): number =>
+  typeof value === 'number' && value > 0 && Number.isFinite(value) ? value : 0
+
+/** Anthropic and Bedrock's `converse` count cached input apart from the rest. */
+function apart(usage: Json): Tokens {
+  return {
+    input: count(usage.input_tokens ?? usage.inputTokens),
+    cache_read: count(usage.cache_read_input_tokens ?? usage.cacheReadInputTokens),
+    cache_write: count(usage.cache_creation_input_tokens ?? usage.cacheWriteInputTokens),
+    output: count(usage.output_tokens ?? usage.outputTokens),
+  }
+}
+
+/** OpenAI counts cached input as part of the whole: chat in its older words, responses in its newer. */
+function within(usage: Json): Tokens {
+  const details = object(usage.prompt_tokens_details ?? usage.input_tokens_details)
+  const cache_read = count(details?.cached_tokens)
+  const cost_usd = count(usage.cost)
+  return {
+    input: Math.max(0, count(usage.prompt_tokens ?? usage.input_tokens) - cache_read),
+    cache_read,
+    cache_write: 0,
+    output: count(usage.completion_tokens ?? usage.output_tokens),
+    ...(cost_usd > 0 ? { cost_usd } : {}),
+  }
+}
+
+function gemini(usage: Json): Tokens {
+  const cache_read = count(usage.cachedContentTokenCount)
+  return {
+    input: Math.max(0, count(usage.promptTokenCount) + count(usage.toolUsePromptTokenCount) - cache_read),
+    cache_read,
+    cache_write: 0,
+    output: count(usage.candidatesTokenCount) + count(usage.thoughtsTokenCount),
+  }
+}
+
+/** `amazon-bedrock-invocationMetrics`, at the end of a stream of any model. */
+const bedrock = (metrics: Json): Tokens => ({
+  input: count(metrics.inputTokenCount),
+  cache_read: count(metrics.cacheReadInputTokenCount),
+  cache_write: count(metrics.cacheWriteInputTokenCount),
+  output: count(metrics.outputTokenCount),
+})
+
+function tokensIn(answer: Json): Tokens | undefined {
+  const metadata = object(answer.usageMetadata)
+  if (metadata) return gemini(metadata)
+  const metrics = object(answer['amazon-bedrock-invocationMetrics'])
+  if (metrics) return bedrock(metrics)
+  const usage = object(answer.usage)
+  if (!usage) return undefined
+  const split =
+    'cache_read_input_tokens' in usage || 'cacheReadInputTokens' in usage || 'inputTokens' in usage
+  const older = 'prompt_tokens' in usage || 'input_tokens_details' in usage || 'total_tokens' in usage
+  return older && !split ? within(usage) : apart(usage)
+}
+
+/** One answer, or one event of a stream. */
+export function readUsage(value: unknown): Reading | undefined {
+  const answer = object(value)
+  if (!answer) return undefined
+  // A stream's events wrap what an answer has at its top.
+  const places = [answer, object(answer.message), object(answer.response)]
+  const tokens = places.map((place) => place && tokensIn(place)).find((found) => found !== undefined)
+  if (!tokens) return undefined
+  const model = places
+    .map((place) => place?.model ?? place?.modelVersion)
+    .find((it) => typeof it === 'string')
+  return { ...tokens, ...(typeof model === 'string' ? { model } : {}) }
+}
+
+export function larger(a: Reading | undefined, b: Reading): Reading {
+  if (!a) return b
+  const model = a.model ?? b.model
+  const cost_usd = Math.max(a.cost_usd ?? 0, b.cost_usd ?? 0)
+  return {
+    input: Math.max(a.input, b.input),
+    cache_read: Math.max(a.cache_read, b.cache_read),
+    cache_write: Math.max(a.cache_write, b.cache_write),
+    output: Math.max(a.output, b.output),
+    ...(model === undefined ? {} : { model }),
+    ...(cost_usd > 0 ? { cost_usd } : {}),
+  }
+}

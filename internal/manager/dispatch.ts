@@ -1,0 +1,188 @@
+// From rows of commands to the supervisors of containers. Whatever a session is to be told is a row first; a row goes
+// when the supervisor has taken it over, and is sent again after any crash: the supervisor does each command once, by
+// its id. Commands of one session go in order, sessions do not wait for each other.
+import type { SessionKeys } from '../auth/session-keys.ts'
+import type { Config } from '../config.ts'
+import { Fault, messageOf } from '../fault.ts'
+import type { Log } from '../log.ts'
+import type { Relay } from '../relay/relay.ts'
+import type { SupervisorLink } from '../relay/supervisor-side.ts'
+import {
+  type CommandRow,
+  type Due,
+  deleteCommand,
+  pendingCommands,
+  projectsWithCommands,
+} from '../store/commands.ts'
+import type { Store } from '../store/open.ts'
+import { type SessionRow, sessionById } from '../store/sessions.ts'
+import type { Containers } from './containers.ts'
+import type { FormerLives } from './former-lives.ts'
+import { containerPaths } from './layout.ts'
+
+const connectSeconds = 30
+
+export type DispatchDeps = {
+  store: Store
+  former: FormerLives
+  relay: Relay
+  containers: Containers
+  config: Config
+  keys: SessionKeys
+  log: Log
+  /** Its droid cannot be started, or the command cannot be carried out: say so in the session and let it be over. */
+  fail: (session_id: string, reason: string) => Promise<void>
+  /** There is no container to end it in. */
+  finish: (session_id: string) => Promise<void>
+  /** The droid that the prompt was for is gone: start it again with this turn. */
+  restart: (command: Due) => Promise<void>
+  /** The model provider that a droid uses in a project; a fault if it needs one and there is none. */
+  provider: (project_id: string, droid: string) => Promise<string | undefined>
+}
+
+const gone = (error: unknown) =>
+  error instanceof Fault && (error.kind === 'unavailable' || error.kind === 'timeout')
+
+export function createDispatch(deps: DispatchDeps) {
+  const { store, relay, containers, config, keys, log } = deps
+  const { db } = store
+  const under = new Set<string>()
+  const tails = new Map<string, Promise<void>>()
+  let closed = false
+
+  async function startParams(command: Due, row: SessionRow) {
+    const droid = row.droid === 'shell' ? { kind: 'shell' as const } : config.droids[row.droid]
+    if (!droid) throw new Fault('invalid', `the config has no droid "${row.droid}" any more`)
+    const { turn, resume } = command.payload as { turn?: never; resume?: boolean }
+    const provider = await deps.provider(row.project_id, row.droid)
+    return {
+      command_id: command.id,
+      session_id: row.id,
+      next_seq: row.committed_seq + 1,
+      droid,
+      workspace_dir: `${containerPaths.workspaces}/${row.workspace_id}`,
+      env: { OUBLIETTE_PROJECT_ID: row.project_id },
+      api_key: keys.keyOf(row.id, row.key_generation),
+      autonomy: row.autonomy_level,
+      ...(row.model ? { model: row.model } : {}),
+      ...(row.reasoning_level ? { reasoning_level: row.reasoning_level } : {}),
+      ...(row.tools_allowed.length > 0 ? { tools_allowed: row.tools_allowed } : {}),
+      ...(row.tools_disallowed.length > 0 ? { tools_disallowed: row.tools_disallowed } : {}),
+      ...(provider ? { provider } : {}),
+      ...(resume && row.agent_session_id ? { resume: { agent_session_id: row.agent_session_id } } : {}),
+      ...(turn ? { turn } : {}),
+    }
+  }
+
+  async function send(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
+    if (command.kind === 'start') await deps.former.told(command.session_id)
+    const row = fresh ?? (await sessionById(db, command.session_id))
+    if (!row) return
+    const base = { command_id: command.id, session_id: row.id }
+    const payload = command.payload as never
+    if (command.kind === 'start') await link.send('start_session', await startParams(command, row))
+    else if (command.kind === 'prompt')
+      await link.send('prompt', { ...base, ...(payload as object) } as never)
+    else if (command.kind === 'cancel') await link.send('cancel', { ...base, ...(payload as object) })
+    else if (command.kind === 'end')
+      await link.send('end', { ...base, ...(payload as object) }, { timeout_ms: 60_000 })
+    else await link.send('permission_answer', { ...base, ...(payload as object) } as never)
+  }
+
+  async function deliver(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
+    try {
+      await send(link, command, fresh)
+      await deleteCommand(db, command.id)
+    } catch (error) {
+      // The row stays; the next connection of the supervisor takes it up.
+      if (gone(error) || closed) return
+      const refused = error instanceof Fault && (error.kind === 'conflict' || error.kind === 'not_found')
+      if (refused && command.kind === 'prompt') return await deps.restart(command)
+      log.warn('a session refuses a command', {
+        session_id: command.session_id,
+        kind: command.kind,
+        reason: messageOf(error),
+      })
+      await deleteCommand(db, command.id)
+      if (command.kind === 'start') await deps.fail(command.session_id, messageOf(error))
+      else if (command.kind === 'end') await deps.finish(command.session_id)
+    }
+  }
+
+  function enqueue(link: SupervisorLink, command: Due, fresh?: SessionRow): void {
+    if (under.has(command.id)) return
+    under.add(command.id)
+    const before = tails.get(command.session_id) ?? Promise.resolve()
+    const mine = before
+      .then(() => deliver(link, command, fresh))
+      .catch((error: unknown) => log.error('a command is not delivered', { command_id: command.id, error }))
+      .finally(() => {
+        under.delete(command.id)
+        if (tails.get(command.session_id) === mine) tails.delete(command.session_id)
+      })
+    tails.set(command.session_id, mine)
+  }
+
+  /** The supervisor, with the container brought up for it if there is something to start. */
+  async function linkFor(project_id: string, commands: CommandRow[]): Promise<SupervisorLink | undefined> {
+    const starts = commands.some(({ kind }) => kind === 'start' || kind === 'prompt')
+    const running = (await containers.inspect(project_id))?.status === 'running'
+    if (!starts && !running) return undefined
+    await containers.start(project_id)
+    return await relay.waitForSupervisor(project_id, { timeout_ms: connectSeconds * 1000 })
+  }
+
+  /** Sends whatever is due in a project. Safe to call at any time, by anybody, as often as one likes. */
+  async function kick(project_id: string): Promise<void> {
+    const commands = await pendingCommands(db, project_id)
+    if (commands.length === 0 || closed) return
+    let link = relay.supervisor(project_id)
+    if (link) {
+      for (const command of commands) enqueue(link, command)
+      return
+    }
+    try {
+      link = await linkFor(project_id, commands)
+    } catch (error) {
+      if (closed) return
+      log.warn('a container for sessions is not to be had', { project_id, reason: messageOf(error) })
+      for (const session_id of new Set(commands.map((command) => command.session_id)))
+        await deps.fail(session_id, messageOf(error))
+      return
+    }
+    if (link) {
+      // Read again: while the container came up, more may have been asked.
+      for (const command of await pendingCommands(db, project_id)) enqueue(link, command)
+      return
+    }
+    for (const command of commands) {
+      await deleteCommand(db, command.id)
+      if (command.kind === 'end') await deps.finish(command.session_id)
+    }
+  }
+
+  const soon = (project_id: string): void => {
+    kick(project_id).catch((error: unknown) => {
+      if (!closed) log.warn('commands wait for the next sweep', { project_id, reason: messageOf(error) })
+    })
+  }
+
+  return {
+    soon,
+    /** The first command of a session that was just made: nothing can be before it, so nothing has to be read. */
+    first(command: Due, row: SessionRow): void {
+      const link = relay.supervisor(row.project_id)
+      if (link && !closed) enqueue(link, command, row)
+      else soon(row.project_id)
+    },
+    /** Part of the reconciler's sweep: after a crash, this is the recovery. */
+    async sweep() {
+      for (const project_id of await projectsWithCommands(db)) soon(project_id)
+    },
+    async close() {
+      closed = true
+      await Promise.allSettled(tails.values())
+    },
+  }
+}
+export type Dispatch = ReturnType<typeof createDispatch>

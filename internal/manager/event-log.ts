@@ -1,0 +1,144 @@
+// The event log of all sessions, as it is read: pages and tails, from any point of the whole history. Push is a tail of
+// the log, so push and poll cannot disagree. Writing is `log-writer.ts` and
+// `call-writer.ts`.
+import type { TouchedSession } from '../store/callers.ts'
+import { eventsAfterIndex, eventsAfterPosition, type PlacedEvent, type StoredEvent } from '../store/events.ts'
+import type { Store } from '../store/open.ts'
+import { createCallWriter } from './call-writer.ts'
+import { type Committed, createLogWriter } from './log-writer.ts'
+import type { Wake } from './wake.ts'
+
+/** As callers see it: what an event carries lies beside its own fields, and never over them. */
+export const shownEvent = ({ session_id, index, type, at, data }: Omit<StoredEvent, 'position'>) => {
+  const own = { index, type, session_id, at }
+  return { ...own, ...data, ...own }
+}
+export type ShownEvent = ReturnType<typeof shownEvent>
+export type IndexedEvent = Omit<StoredEvent, 'position'>
+export type Position = { project_id: string } | { root_session_id: string; session_ids?: string[] }
+
+/** The newest events of the sessions that were written last, so that those at the tip need no query. */
+const tipEvents = 512
+const tipSessions = 200
+
+function createTips() {
+  const tips = new Map<string, PlacedEvent[]>()
+  return {
+    /** Nothing is known to come after it. */
+    endsAt: (session_id: string, index: number) => tips.get(session_id)?.at(-1)?.index === index,
+    add(events: PlacedEvent[]) {
+      for (const [session_id, added] of Map.groupBy(events, (event) => event.session_id)) {
+        const before = tips.get(session_id) ?? []
+        const joined = before.at(-1)?.index === added[0]!.index - 1 ? [...before, ...added] : added
+        tips.delete(session_id)
+        tips.set(session_id, joined.slice(-tipEvents))
+        if (tips.size > tipSessions) tips.delete(tips.keys().next().value!)
+      }
+    },
+    /** Nothing if what comes next is older than what is kept. */
+    after(session_id: string, since_index: number, limit: number): IndexedEvent[] | undefined {
+      const tip = tips.get(session_id)
+      const first = tip?.[0]
+      if (!tip || !first || first.index > since_index + 1 || tip.at(-1)!.index <= since_index)
+        return undefined
+      return tip.slice(since_index + 1 - first.index, since_index + 1 - first.index + limit)
+    },
+  }
+}
+
+type Listener = (committed: Committed) => void
+
+export function createEventLog(deps: { store: Store; wake: Wake; listeners: Listener[] }) {
+  const { store, wake } = deps
+  const tips = createTips()
+  const reads = new Map<string, Promise<unknown>>()
+  const keysOf = (row: TouchedSession) => [row.id, `tree:${row.root_session_id}`, `project:${row.project_id}`]
+
+  const writer = createLogWriter({ store, onCommit: announce })
+  const calls = createCallWriter({ store, onCommit: announce })
+
+  function announce(committed: Committed): void {
+    tips.add(committed.events)
+    tell(committed)
+  }
+
+  function tell(committed: Committed): void {
+    wake.tell(committed.rows.flatMap(keysOf))
+    for (const listener of deps.listeners) listener(committed)
+  }
+
+  /** Many subscribers at the same place share one query. */
+  function shared<T>(key: string, read: () => Promise<T>): Promise<T> {
+    const under = reads.get(key) as Promise<T> | undefined
+    if (under) return under
+    const mine = read().finally(() => reads.delete(key))
+    reads.set(key, mine)
+    return mine
+  }
+
+  const after = async (session_id: string, since_index: number, limit: number): Promise<IndexedEvent[]> =>
+    tips.after(session_id, since_index, limit) ??
+    (await shared(`${session_id}:${since_index}:${limit}`, () =>
+      eventsAfterIndex(store.db, session_id, since_index, limit),
+    ))
+
+  const afterPosition = (of: Position, since: number, limit: number): Promise<StoredEvent[]> =>
+    shared(`${JSON.stringify(of)}:${since}:${limit}`, () => eventsAfterPosition(store.db, of, since, limit))
+
+  /** The whole history from a place on, and then what comes, until the signal. */
+  async function* follow<E>(
+    key: string,
+    since: number,
+    read: (since: number, woken: boolean) => Promise<E[]>,
+    at: (event: E) => number,
+    signal: AbortSignal,
+  ): AsyncGenerator<E> {
+    let last = since
+    let woken = true
+    while (!signal.aborted) {
+      const seen = wake.seen(key)
+      const events = await read(last, woken)
+      for (const event of events) {
+        if (signal.aborted) return
+        yield event
+        last = at(event)
+      }
+      if (events.length > 0) continue
+      await wake.news(key, seen, { signal, timeout_ms: 30_000 })
+      woken = wake.seen(key) !== seen
+    }
+  }
+
+  return {
+    receive: writer.receive,
+    ask: calls.ask,
+    closeRequest: calls.close,
+    /** For those who write events in a transaction of their own: call it after the commit. */
+    announce,
+    after,
+    afterPosition,
+    followSession: (session_id: string, since_index: number, signal: AbortSignal) =>
+      follow(
+        session_id,
+        since_index,
+        // At the tip there is nothing to ask the database for, until the news came through another server.
+        async (since, woken) =>
+          woken && tips.endsAt(session_id, since) ? [] : await after(session_id, since, 500),
+        (event) => event.index,
+        signal,
+      ),
+    followProject: (project_id: string, since_position: number, signal: AbortSignal) =>
+      follow(
+        `project:${project_id}`,
+        since_position,
+        (since) => afterPosition({ project_id }, since, 500),
+        (event) => event.position,
+        signal,
+      ),
+    async close() {
+      await writer.close()
+      await calls.settled()
+    },
+  }
+}
+export type EventLog = ReturnType<typeof createEventLog>

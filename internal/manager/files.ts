@@ -1,0 +1,146 @@
+// What the file actions of `workspace` do, given a confined place.
+import { randomBytes } from 'node:crypto'
+import { constants, type Stats } from 'node:fs'
+import { lstat, open, readdir, readlink, rename, unlink } from 'node:fs/promises'
+import { Fault } from '../fault.ts'
+import { confined } from './confined.ts'
+
+const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_CREAT, O_EXCL } = constants
+
+export type Root = { host: string; inside: string; uid: number; gid: number; protected_paths: string[] }
+type Kind = 'file' | 'directory' | 'symlink' | 'other'
+
+const kindOf = (stats: Stats): Kind =>
+  stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : stats.isSymbolicLink() ? 'symlink' : 'other'
+
+const entryOf = (stats: Stats) => ({
+  type: kindOf(stats),
+  size_bytes: stats.size,
+  mode: (stats.mode & 0o7777).toString(8).padStart(4, '0'),
+  modified_at: stats.mtime.toISOString(),
+})
+
+const missing = (path: string) => new Fault('not_found', `no file "${path.slice(0, 200)}" in the workspace`)
+
+export async function listDir(root: Root, path: string, page: { limit: number; cursor?: string }) {
+  return await confined(root, path, {}, async (place) => {
+    if (!place.stats) throw missing(path)
+    if (!place.stats.isDirectory())
+      throw new Fault('invalid', `"${path}" is not a directory`, { hint: 'read_file reads files' })
+    // Opened and listed through its handle: what was checked is what is read.
+    const handle = await open(place.path, O_RDONLY | constants.O_DIRECTORY | (place.parent ? O_NOFOLLOW : 0))
+    try {
+      const at = `/proc/self/fd/${handle.fd}`
+      const names = (await readdir(at)).sort()
+      const from = page.cursor === undefined ? 0 : names.findIndex((name) => name > page.cursor!)
+      const some = from < 0 ? [] : names.slice(from, from + page.limit)
+      const entries = []
+      for (const name of some) {
+        const stats = await lstat(`${at}/${name}`).catch(() => undefined)
+        // Gone since the directory was read.
+        if (stats) entries.push({ name, ...entryOf(stats) })
+      }
+      const more = from >= 0 && from + page.limit < names.length
+      return { path: place.relative, entries, next_cursor: more ? some.at(-1)! : null }
+    } finally {
+      await handle.close()
+    }
+  })
+}
+
+export async function readFile(root: Root, path: string, range: { offset: number; max_bytes: number }) {
+  return await confined(root, path, {}, async (place) => {
+    if (!place.stats) throw missing(path)
+    if (!place.stats.isFile())
+      throw new Fault('invalid', `"${path}" is not a regular file but a ${kindOf(place.stats)}`)
+    // O_NONBLOCK: should it have become a pipe since, this must not wait for a writer.
+    const handle = await open(place.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+    try {
+      const stats = await handle.stat()
+      if (!stats.isFile()) throw new Fault('conflict', `"${path}" has just changed`)
+      const buffer = Buffer.alloc(Math.max(0, Math.min(range.max_bytes, stats.size - range.offset)))
+      const { bytesRead } = await handle.read(buffer, 0, buffer.length, range.offset)
+      const bytes = buffer.subarray(0, bytesRead)
+      const text = decode(bytes)
+      return {
+        path: place.relative,
+        content: text ?? bytes.toString('base64'),
+        encoding: text === undefined ? ('base64' as const) : ('utf8' as const),
+        size_bytes: stats.size,
+        offset: range.offset,
+        truncated: range.offset + bytesRead < stats.size,
+      }
+    } finally {
+      await handle.close()
+    }
+  })
+}
+
+function decode(bytes: Buffer): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+export async function writeFile(
+  root: Root,
+  path: string,
+  bytes: Buffer,
+  options: { mode?: string; create_parents: boolean },
+) {
+  const owner = { uid: root.uid, gid: root.gid }
+  const check = (relative: string) => {
+    const guard = root.protected_paths.find(
+      (guarded) => relative === guarded || relative.startsWith(`${guarded}/`),
+    )
+    if (guard) throw new Fault('forbidden', `"${relative}" is protected by the project ("${guard}")`)
+  }
+  return await confined(
+    root,
+    path,
+    options.create_parents ? { create_parents: { ...owner, check } } : {},
+    async (place) => {
+      if (!place.parent) throw new Fault('invalid', 'path names the workspace itself')
+      check(place.relative)
+      if (place.stats && !place.stats.isFile())
+        throw new Fault('conflict', `"${path}" is a ${kindOf(place.stats)}`)
+      const mode = options.mode
+        ? Number.parseInt(options.mode, 8)
+        : place.stats
+          ? place.stats.mode & 0o777
+          : 0o644
+      // Written beside and renamed over, so that nobody reads half a file and a crash leaves the old one.
+      const beside = `/proc/self/fd/${place.parent.fd}/.oubliette-${randomBytes(6).toString('hex')}`
+      const handle = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode)
+      try {
+        await handle.writeFile(bytes)
+        await handle.chmod(mode)
+        if (process.getuid?.() === 0) await handle.chown(owner.uid, owner.gid)
+        await handle.sync()
+        await rename(beside, place.path)
+      } catch (error) {
+        await unlink(beside).catch(() => undefined)
+        throw error
+      } finally {
+        await handle.close()
+      }
+      return { path: place.relative, size_bytes: bytes.length, created: !place.stats }
+    },
+  )
+}
+
+export async function pathInfo(root: Root, path: string) {
+  try {
+    return await confined(root, path, { follow_last: false }, async (place) => {
+      if (!place.stats) return { path: place.relative, exists: false }
+      const target = place.stats.isSymbolicLink() ? await readlink(place.path) : null
+      return { path: place.relative, exists: true, ...entryOf(place.stats), target }
+    })
+  } catch (error) {
+    // A missing directory on the way is an answer here, not a failure.
+    if (error instanceof Fault && error.kind === 'not_found') return { path, exists: false }
+    throw error
+  }
+}

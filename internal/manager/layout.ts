@@ -1,0 +1,27 @@
+// Where a project's things are, outside and inside its container. Only what is listed in `containerPaths` is
+// mounted; control data stays in the database.
+import { join } from 'node:path'
+
+export const containerPaths = {
+  workspaces: '/workspaces',
+  home: '/home/droid',
+  socket: '/run/oubliette',
+  client: '/opt/oubliette',
+} as const
+
+export function layoutOf(home: string) {
+  const projects = join(home, 'projects')
+  const sockets = join(home, 'sockets')
+  return {
+    projects,
+    sockets,
+    project: (project_id: string) => join(projects, project_id),
+    workspaces: (project_id: string) => join(projects, project_id, 'workspaces'),
+    workspace: (project_id: string, workspace_id: string) =>
+      join(projects, project_id, 'workspaces', workspace_id),
+    droidHome: (project_id: string) => join(projects, project_id, 'home'),
+    // Shortened, since the path of a Unix socket has 107 bytes.
+    socketDir: (project_id: string) => join(sockets, project_id.replaceAll('-', '').slice(0, 16)),
+  }
+}
+export type Layout = ReturnType<typeof layoutOf>

@@ -1,0 +1,26 @@
+// The limits that hold, and how much of them is used.
+import type { Config } from '../config.ts'
+import { unknown } from '../fault.ts'
+import type { Store } from '../store/open.ts'
+import { projectUsage, treeUsage } from '../store/sessions.ts'
+import { effectiveLimits, type Projects } from './projects.ts'
+import type { Sessions } from './sessions.ts'
+
+export function createLimits(deps: { store: Store; config: Config; projects: Projects; sessions: Sessions }) {
+  const { db } = deps.store
+  return async (project_id: string, session_id?: string) => {
+    const limits = effectiveLimits(deps.config, await deps.projects.require(project_id))
+    const { sessions, active, spawned_last_minute, ...tokens } = await projectUsage(db, project_id)
+    const used = { sessions, active_sessions: active, spawns_last_minute: spawned_last_minute, ...tokens }
+    if (!session_id) return { project_id, limits, used, session: null }
+    const row = await deps.sessions.require(session_id)
+    if (row.project_id !== project_id) throw unknown('session', session_id)
+    const tree = await treeUsage(db, row.root_session_id)
+    return {
+      project_id,
+      limits,
+      used,
+      session: { session_id, depth: row.depth, root_session_id: row.root_session_id, tree },
+    }
+  }
+}

@@ -1,0 +1,183 @@
+// Writes what supervisors say into the event log. Whatever came in while the last transaction was under way, of however
+// many sessions, is committed in the next one, together with the sessions' new state: many small writes cost one flush to
+// the disk. An answer is given only after the commit.
+import { newApprovalId } from '../ids.ts'
+import { cancelApprovals, insertApprovals } from '../store/approvals.ts'
+import type { TouchedSession } from '../store/callers.ts'
+import { sessionsToStart } from '../store/commands.ts'
+import { insertEvents, lockLog, type NewEvent, type PlacedEvent } from '../store/events.ts'
+import type { Db, Store } from '../store/open.ts'
+import {
+  advancement,
+  isOver,
+  lockSessions,
+  type SessionChange,
+  type SessionRow,
+  updateSession,
+} from '../store/sessions.ts'
+import { fold } from './session-state.ts'
+
+/** `former`: said before its container started again. */
+export type Numbered = NewEvent & { seq: number; former?: boolean }
+export type EventsAnswer = { committed_seq: number } | { unknown: true }
+
+type Job = {
+  session_id: string
+  project_id: string
+  events: Numbered[]
+  done: PromiseWithResolvers<EventsAnswer>
+}
+
+/** A session in this transaction: its row as it was, and what is added to it. */
+type Open = { row: SessionRow; next_index: number; committed_seq: number; added: NewEvent[] }
+
+export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
+
+const mostEvents = 5_000
+
+/** Gives events their place behind what the session has. The log is locked and the row is current. */
+export async function writeEvents(
+  trx: Db,
+  row: SessionRow,
+  added: NewEvent[],
+  together: Parameters<typeof insertEvents>[2] = {},
+): Promise<{ change: SessionChange; events: PlacedEvent[] }> {
+  const { id: session_id, project_id, root_session_id, next_index } = row
+  const place = { session_id, project_id, root_session_id }
+  const events = added.map((event, at) => ({ ...event, ...place, index: next_index + at }))
+  await insertEvents(trx, events, together)
+  return { change: { ...fold(row, added), next_index: next_index + added.length }, events }
+}
+
+const isEnd = (event: NewEvent) =>
+  event.type === 'status' && ['completed', 'failed', 'cancelled'].includes(String(event.data.status))
+
+const requiredBy = ({ status, requires }: NewEvent['data']): string[] =>
+  status === 'waiting' && Array.isArray(requires) ? requires.map(String) : []
+
+const permissions = (row: SessionRow, events: NewEvent[]) =>
+  events
+    .filter((event) => event.type === 'permission_request')
+    .map(({ at, data }) => ({
+      id: newApprovalId(),
+      session_id: row.id,
+      project_id: row.project_id,
+      request_id: String(data.request_id),
+      tool_call: JSON.stringify(data.tool_call ?? {}),
+      options: JSON.stringify(data.options ?? []),
+      status: 'open' as const,
+      reason: null,
+      decided_by: null,
+      created_at: at,
+      decided_at: null,
+    }))
+
+export function createLogWriter(deps: { store: Store; onCommit: (committed: Committed) => void }) {
+  const { store } = deps
+  let queue: Job[] = []
+  let running: Promise<void> | undefined
+
+  function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
+    // A container speaks only for sessions of its own project.
+    if (!open || open.row.project_id !== job.project_id) return { unknown: true }
+    // A droid that was told over by the server needs no second end, least of all when the next one is on its way.
+    const told = (former: boolean) => isOver(open.row.status) || (former && restarting.has(job.session_id))
+    for (const { seq, former = false, ...event } of job.events) {
+      // Seen before, or beyond a gap, which its sender fills from what the answer says.
+      if (seq !== open.committed_seq + 1) continue
+      open.committed_seq = seq
+      if (!isEnd(event) || !told(former)) open.added.push(event)
+    }
+    return { committed_seq: open.committed_seq }
+  }
+
+  async function settle(trx: Db, { row, added, next_index, committed_seq }: Open): Promise<SessionRow> {
+    const moved = { next_index: next_index + added.length, committed_seq }
+    const change = fold(row, added)
+    // Most batches are text and change nothing but the indices, which are moved for all sessions at once.
+    if (Object.keys(change).length > 0) await updateSession(trx, row.id, { ...change, ...moved })
+    const approvals = permissions(row, added)
+    if (approvals.length > 0) await insertApprovals(trx, approvals)
+    // A droid that goes on, or is over, waits for no answer: its turn was cancelled, or it died.
+    const said = added.findLast((event) => event.type === 'status')?.data
+    if (said && (approvals.length > 0 || row.status === 'waiting'))
+      await cancelApprovals(trx, row.id, 'the droid does not wait for it any more', requiredBy(said))
+    return { ...row, ...change, ...moved } as SessionRow
+  }
+
+  async function commit(jobs: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
+    return await store.transact(async (trx) => {
+      await lockLog(trx)
+      const rows = await lockSessions(trx, [...new Set(jobs.map((job) => job.session_id))])
+      const opened = new Map<string, Open>()
+      for (const [id, row] of rows)
+        opened.set(id, { row, next_index: row.next_index, committed_seq: row.committed_seq, added: [] })
+      const late = jobs.filter((job) => job.events.some((event) => event.former && isEnd(event)))
+      const restarting = await sessionsToStart(
+        trx,
+        late.map((job) => job.session_id),
+      )
+      const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
+      const events = [...opened.values()].flatMap(({ row, added, next_index }) =>
+        added.map((event, at) => ({
+          ...event,
+          session_id: row.id,
+          project_id: row.project_id,
+          root_session_id: row.root_session_id,
+          index: next_index + at,
+        })),
+      )
+      const advanced = [...opened.values()].filter(
+        ({ row, added }) => Object.keys(fold(row, added)).length === 0,
+      )
+      const moved = advanced.map(({ row, next_index, added, committed_seq }) => ({
+        id: row.id,
+        next_index: next_index + added.length,
+        committed_seq,
+      }))
+      await insertEvents(trx, events, moved.length > 0 ? { moved: advancement(moved) } : {})
+      const changed: SessionRow[] = []
+      for (const open of opened.values()) changed.push(await settle(trx, open))
+      return { answers, rows: changed, events }
+    })
+  }
+
+  function take(): Job[] {
+    let events = 0
+    const cut = queue.findIndex((job) => {
+      events += job.events.length
+      return events > mostEvents
+    })
+    const jobs = cut < 0 ? queue : queue.slice(0, Math.max(1, cut))
+    queue = queue.slice(jobs.length)
+    return jobs
+  }
+
+  async function write(jobs: Job[]): Promise<void> {
+    try {
+      const { answers, ...committed } = await commit(jobs)
+      deps.onCommit(committed)
+      for (const [at, job] of jobs.entries()) job.done.resolve(answers[at]!)
+    } catch (error) {
+      // What the database refuses of one container must not hold up the others, for ever, with every repeat.
+      if (jobs.length > 1) for (const job of jobs) await write([job])
+      else jobs[0]?.done.reject(error)
+    }
+  }
+
+  async function drain(): Promise<void> {
+    while (queue.length > 0) await write(take())
+    running = undefined
+  }
+
+  return {
+    /** Events of a supervisor; what is committed already is passed over. */
+    receive(project_id: string, session_id: string, events: Numbered[]): Promise<EventsAnswer> {
+      const done = Promise.withResolvers<EventsAnswer>()
+      queue.push({ project_id, session_id, events, done })
+      running ??= drain()
+      return done.promise
+    },
+    close: async () => await running,
+  }
+}

@@ -1,0 +1,90 @@
+// What events say about the state of their session, as a pure function.
+//
+//   starting ─▶ running ⇄ idle ─▶ completed | failed | cancelled
+//                  ⇅                 (a message to a failed or timed-out one starts it again)
+//               waiting
+import type { NewEvent } from '../store/events.ts'
+import type { SessionStatus } from '../store/schema.ts'
+import { isOver, type SessionChange, type SessionRow } from '../store/sessions.ts'
+
+const statuses: readonly string[] = [
+  'starting',
+  'running',
+  'idle',
+  'waiting',
+  'completed',
+  'failed',
+  'cancelled',
+]
+
+const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+const count = (value: unknown): number =>
+  typeof value === 'number' && value > 0 && Number.isFinite(value) ? value : 0
+const record = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+
+type Counted = { input_tokens: number; output_tokens: number; cost_usd: number }
+
+/** Agents name the same things differently. */
+function usageOf(given: unknown): Counted {
+  const usage = record(given)
+  const cost = record(usage.cost)
+  return {
+    input_tokens: Math.round(count(usage.inputTokens ?? usage.input_tokens)),
+    output_tokens: Math.round(count(usage.outputTokens ?? usage.output_tokens)),
+    cost_usd: count(cost.amount ?? usage.cost_usd),
+  }
+}
+
+function onStatus(data: Record<string, unknown>, at: string): SessionChange {
+  const status = text(data.status)
+  if (!status || !statuses.includes(status)) return {}
+  const over = isOver(status as SessionStatus)
+  return {
+    status: status as SessionStatus,
+    reason: text(data.reason) ?? null,
+    requires: JSON.stringify(status === 'waiting' && Array.isArray(data.requires) ? data.requires : []),
+    idle_at: status === 'idle' ? at : null,
+    ended_at: over ? at : null,
+    ...(text(data.agent_session_id) ? { agent_session_id: text(data.agent_session_id) } : {}),
+  }
+}
+
+export function fold(row: SessionRow, events: NewEvent[]): SessionChange {
+  let change: SessionChange = {}
+  const sums = { input_tokens: row.input_tokens, output_tokens: row.output_tokens, cost_usd: row.cost_usd }
+  let turns = row.turns
+  for (const { type, at, data } of events) {
+    if (type === 'status') change = { ...change, ...onStatus(data, at) }
+    // What the model gateway counted is each request's own.
+    if (type === 'usage' && data.source === 'gateway') {
+      const usage = usageOf(data)
+      sums.input_tokens += usage.input_tokens
+      sums.output_tokens += usage.output_tokens
+      sums.cost_usd += usage.cost_usd
+      // What an agent reports as cost is its total so far; tokens are those of the turn.
+    } else if (type === 'usage' && !data.metered)
+      sums.cost_usd = Math.max(sums.cost_usd, usageOf(data).cost_usd)
+    if (type === 'completion') {
+      // Metered: the gateway has counted it already.
+      const usage = usageOf(data.metered ? {} : data.usage)
+      sums.input_tokens += usage.input_tokens
+      sums.output_tokens += usage.output_tokens
+      sums.cost_usd = Math.max(sums.cost_usd, usage.cost_usd)
+      turns += 1
+      change = {
+        ...change,
+        final_text: text(data.final_text) ?? null,
+        stop_reason: text(data.stop_reason) ?? null,
+      }
+    }
+  }
+  if (turns !== row.turns) change = { ...change, turns }
+  if (
+    sums.cost_usd !== row.cost_usd ||
+    sums.input_tokens !== row.input_tokens ||
+    sums.output_tokens !== row.output_tokens
+  )
+    change = { ...change, ...sums }
+  return change
+}

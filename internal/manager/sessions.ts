@@ -1,0 +1,390 @@
+// Sessions: spawned, spoken to, cancelled, ended, listed. Every step is a transaction that leaves rows behind from which
+// the work goes on after a crash; telling the container is the dispatch's business, what happened is the log's.
+import { createHash } from 'node:crypto'
+import type { Caller } from '../auth/caller.ts'
+import type { SessionKeys } from '../auth/session-keys.ts'
+import type { Config, Credential } from '../config.ts'
+import { Fault, unknown } from '../fault.ts'
+import type { Log } from '../log.ts'
+import { cancelApprovals } from '../store/approvals.ts'
+import {
+  type Due,
+  deleteCommand,
+  deleteSessionCommands,
+  hasCommand,
+  insertCommand,
+  newCommandId,
+} from '../store/commands.ts'
+import { lockLog, type NewEvent, type PlacedEvent, turnMessage } from '../store/events.ts'
+import type { Db, Store } from '../store/open.ts'
+import type { PageRequest } from '../store/page.ts'
+import type { SessionStatus } from '../store/schema.ts'
+import * as rows from '../store/sessions.ts'
+import { type CallerRequests, shownRequest } from './caller-requests.ts'
+import type { CallerTools, Declaration } from './caller-tools.ts'
+import type { EventLog } from './event-log.ts'
+import { writeEvents } from './log-writer.ts'
+import type { Projects } from './projects.ts'
+import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
+import type { Workspaces } from './workspaces.ts'
+
+export type SessionsDeps = {
+  store: Store
+  config: Config
+  credentials: ReadonlyMap<string, Credential>
+  keys: SessionKeys
+  projects: Projects
+  workspaces: Workspaces
+  events: EventLog
+  callerTools: CallerTools
+  openRequests: CallerRequests['open']
+  /** Its droid has other tools now. */
+  toolsChanged: (project_id: string, session_id: string) => void
+  /** Something is to be told to the containers of a project. */
+  soon: (project_id: string) => void
+  first: (command: Due, row: rows.SessionRow) => void
+  /** Its journal in the container is of no use any more. */
+  forget: (project_id: string, session_ids: string[]) => void
+  log: Log
+}
+
+export type SpawnInput = SpawnFields & {
+  project_id: string
+  workspace_id?: string
+  create_workspace?: boolean
+  new_session?: boolean
+  turn: Turn
+}
+/** `since_index`: everything of this turn comes after it. */
+export type Addressed = { session_id: string; turn_id: string; since_index: number; spawned: boolean }
+
+/** The same key of the same caller is the same turn. */
+const repeatableTurnId = (caller_id: string, session_id: string, key: string): string =>
+  `cmd_${createHash('sha256')
+    .update(JSON.stringify([caller_id, session_id, key]))
+    .digest('hex')
+    .slice(0, 20)}`
+
+const usedBefore = () =>
+  new Fault('conflict', 'this idempotency_key was used for a different request', {
+    hint: 'use a new key for a new request',
+  })
+
+const shown = (row: rows.SessionRow) => ({
+  session_id: row.id,
+  project_id: row.project_id,
+  workspace_id: row.workspace_id,
+  droid: row.droid,
+  model: row.model,
+  status: row.status,
+  reason: row.reason,
+  requires: row.requires,
+  parent_session_id: row.parent_session_id,
+  root_session_id: row.root_session_id,
+  depth: row.depth,
+  autonomy_level: row.autonomy_level,
+  api_scope: row.api_scope,
+  source: row.source,
+  external_id: row.external_id,
+  last_index: row.next_index - 1,
+  turns: row.turns,
+  final_text: row.final_text,
+  stop_reason: row.stop_reason,
+  usage: { input_tokens: row.input_tokens, output_tokens: row.output_tokens, cost_usd: row.cost_usd },
+  created_by: row.created_by,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
+  ended_at: row.ended_at,
+})
+
+export function createSessions(deps: SessionsDeps) {
+  const { store, config, keys, projects, workspaces, events } = deps
+  const { db } = store
+  const { spawn, droidOf } = createSpawn(deps)
+
+  async function require(session_id: string): Promise<rows.SessionRow> {
+    const row = await rows.sessionById(db, session_id)
+    if (!row) throw unknown('session', session_id)
+    return row
+  }
+
+  /** One session, locked, in a transaction that may write events; subscribers hear of it after the commit. */
+  async function change<T>(
+    session_id: string,
+    work: (
+      trx: Db,
+      row: rows.SessionRow,
+      write: (events: NewEvent[], also?: rows.SessionChange) => Promise<void>,
+    ) => Promise<T>,
+  ): Promise<T> {
+    const { result, row, written } = await store.transact(async (trx) => {
+      const written: PlacedEvent[] = []
+      await lockLog(trx)
+      let row = (await rows.lockSessions(trx, [session_id])).get(session_id)
+      if (!row) throw unknown('session', session_id)
+      const write = async (added: NewEvent[], also: rows.SessionChange = {}) => {
+        const { change, events } = await writeEvents(trx, row!, added)
+        const changed = { ...change, ...also }
+        written.push(...events)
+        await rows.updateSession(trx, session_id, changed)
+        row = { ...row!, ...changed } as rows.SessionRow
+      }
+      return { result: await work(trx, row, write), row, written }
+    })
+    events.announce({ rows: [row], events: written })
+    return result
+  }
+
+  const status = (name: SessionStatus, more: Record<string, unknown> = {}): NewEvent => ({
+    type: 'status',
+    at: new Date().toISOString(),
+    data: { status: name, ...more },
+  })
+
+  /** As callers see them: what waits for an answer of a caller is looked up, since it may be many. */
+  async function described(found: rows.SessionRow[]) {
+    const open = await deps.openRequests(
+      found.filter(({ status }) => status === 'waiting').map(({ id }) => id),
+    )
+    const bySession = Map.groupBy(open, (request) => request.session_id)
+    return found.map((row) => {
+      const open_requests = (bySession.get(row.id) ?? []).map(shownRequest)
+      const requires = [...row.requires, ...open_requests.map(({ request_id }) => request_id)]
+      return { ...shown(row), requires, open_requests }
+    })
+  }
+
+  /** Over by the server's own word. Nothing if it is over already. */
+  async function over(
+    session_id: string,
+    name: 'failed' | 'completed' | 'cancelled',
+    reason: string | null,
+  ): Promise<void> {
+    await change(session_id, async (trx, row, write) => {
+      await deleteSessionCommands(trx, session_id)
+      if (rows.isOver(row.status)) return
+      await cancelApprovals(trx, session_id, reason ?? 'the session is over')
+      await write([status(name, reason ? { reason } : {})])
+    })
+  }
+
+  const mayResume = (row: rows.SessionRow) => row.end_requested_at === null && row.status !== 'cancelled'
+
+  /** A further turn: queued behind what runs, or the droid is started again for it. */
+  async function address(
+    caller: Caller,
+    session_id: string,
+    turn: Turn,
+    declaration?: Declaration,
+    idempotency_key?: string,
+  ): Promise<Addressed> {
+    if (declaration) deps.callerTools.check(declaration)
+    const turn_id = idempotency_key
+      ? repeatableTurnId(caller.id, session_id, idempotency_key)
+      : newCommandId()
+    const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
+      const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
+      if (before && before.text !== turn.text) throw usedBefore()
+      if (before) return { project_id: row.project_id, since_index: before.index - 1 }
+      if (declaration) await deps.callerTools.declare(trx, session_id, caller.id, declaration)
+      const said = userMessage(turn_id, turn, new Date().toISOString())
+      const payload = {
+        turn_id,
+        text: turn.text,
+        ...(turn.attachments ? { attachments: turn.attachments } : {}),
+      }
+      const common = { session_id, project_id: row.project_id }
+      const place = { project_id: row.project_id, since_index: row.next_index - 1 }
+      if (!rows.isOver(row.status)) {
+        if (row.end_requested_at)
+          throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
+        await write([said])
+        await insertCommand(trx, { ...common, kind: 'prompt', payload })
+        return place
+      }
+      if (!mayResume(row))
+        throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
+          hint: 'session spawn starts a new one',
+        })
+      await write([status('starting', { reason: 'resumed by a message' }), said], rekeyed(row))
+      await insertCommand(trx, { ...common, kind: 'start', payload: { turn: payload, resume: true } })
+      return place
+    })
+    if (declaration) deps.toolsChanged(project_id, session_id)
+    deps.soon(project_id)
+    return { session_id, turn_id, since_index, spawned: false }
+  }
+
+  const rekeyed = (row: rows.SessionRow): rows.SessionChange => ({
+    key_generation: row.key_generation + 1,
+    key_hash: keys.hashOf(keys.keyOf(row.id, row.key_generation + 1)),
+  })
+
+  /** A prompt found its droid gone: the same turn, with a start before it. */
+  async function restart(command: Due): Promise<void> {
+    await change(command.session_id, async (trx, row, write) => {
+      await deleteCommand(trx, command.id)
+      if (row.end_requested_at) return
+      await write([status('starting', { reason: 'its droid was gone' })], rekeyed(row))
+      await insertCommand(trx, {
+        session_id: row.id,
+        project_id: row.project_id,
+        kind: 'start',
+        payload: { turn: command.payload, resume: true },
+      })
+    })
+    deps.soon(command.project_id)
+  }
+
+  async function start(caller: Caller, input: SpawnInput): Promise<Addressed> {
+    const { idempotency_key, turn } = input
+    if (input.declaration) deps.callerTools.check(input.declaration)
+    const project = await projects.require(input.project_id)
+    const { turn: _, ...rest } = input
+    const idempotency_hash = createHash('sha256')
+      .update(JSON.stringify([turn, Object.entries(rest).sort()]))
+      .digest('hex')
+    const before = idempotency_key
+      ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
+      : undefined
+    if (before) return repeated(before, idempotency_hash)
+    const isolated = project.workspace_isolation && !input.workspace_id
+    const workspace = await workspaces.resolve(caller, project.id, {
+      workspace_id: input.workspace_id,
+      create_workspace: input.create_workspace || isolated,
+    })
+    if (!input.new_session && !caller.session_id) {
+      const latest = await rows.latestOfWorkspace(db, project.id, workspace.workspace_id, input.droid)
+      if (latest) return await address(caller, latest.id, turn, input.declaration, idempotency_key)
+    }
+    try {
+      const {
+        row,
+        command,
+        events: first,
+        turn_id,
+      } = await spawn(caller, project, workspace.workspace_id, turn, {
+        ...input,
+        idempotency_hash,
+      })
+      deps.first(command, row)
+      events.announce({ rows: [row], events: first })
+      return { session_id: row.id, turn_id, since_index: -1, spawned: true }
+    } catch (error) {
+      const raced = idempotency_key
+        ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
+        : undefined
+      if (raced) return repeated(raced, idempotency_hash)
+      throw error
+    }
+  }
+
+  async function repeated(row: rows.SessionRow, hash: string): Promise<Addressed> {
+    if (row.idempotency_hash !== hash) throw usedBefore()
+    const first = (await events.after(row.id, -1, 10)).find((event) => event.type === 'message')
+    return { session_id: row.id, turn_id: String(first?.data.turn_id), since_index: -1, spawned: true }
+  }
+
+  /**
+   * Asks for the end of a session and all below it. Parents before children, and once more for those that were spawned
+   * meanwhile: a session whose end was asked for spawns no more.
+   */
+  async function end(
+    session_id: string,
+    how: { status?: 'completed' | 'cancelled'; reason?: string; keep?: boolean } = {},
+  ): Promise<string[]> {
+    const asked = new Set<string>()
+    for (;;) {
+      const left = (await rows.subtree(db, session_id)).filter(({ id }) => !asked.has(id))
+      if (left.length === 0) return [...asked]
+      const projects = new Set<string>()
+      for (const { id, project_id } of left) {
+        if (await askEnd(id, how)) projects.add(project_id)
+        asked.add(id)
+      }
+      for (const project_id of projects) deps.soon(project_id)
+    }
+  }
+
+  async function askEnd(
+    id: string,
+    how: { status?: 'completed' | 'cancelled'; reason?: string; keep?: boolean },
+  ): Promise<boolean> {
+    return await change(id, async (trx, row, write) => {
+      const first = row.end_requested_at === null
+      if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
+      if (rows.isOver(row.status) || (await hasCommand(trx, id, 'end'))) return false
+      await insertCommand(trx, {
+        session_id: id,
+        project_id: row.project_id,
+        kind: 'end',
+        payload: { status: how.status ?? 'completed', reason: how.reason ?? 'ended' },
+      })
+      return true
+    })
+  }
+
+  async function cancel(session_id: string): Promise<void> {
+    const project_id = await change(session_id, async (trx, row) => {
+      if (rows.isOver(row.status))
+        throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
+      await insertCommand(trx, { session_id, project_id: row.project_id, kind: 'cancel', payload: {} })
+      return row.project_id
+    })
+    deps.soon(project_id)
+  }
+
+  async function cleanup(filter: { project_id?: string; max_age_hours: number }): Promise<string[]> {
+    const ids = await rows.deleteOverSessions(db, {
+      project_id: filter.project_id,
+      before: new Date(Date.now() - filter.max_age_hours * 3_600_000),
+    })
+    if (filter.project_id) deps.forget(filter.project_id, ids)
+    return ids
+  }
+
+  async function list(
+    filter: { project_id?: string; status?: SessionStatus; parent_session_id?: string } & PageRequest,
+  ) {
+    const { items, next_cursor } = await rows.listSessions(db, filter)
+    return { sessions: await described(items), next_cursor }
+  }
+
+  async function endIdle(): Promise<void> {
+    const before = new Date(Date.now() - config.session_idle_minutes * 60_000)
+    for (const { id } of await rows.idleSince(db, before))
+      await end(id, { reason: 'idle for too long', keep: true })
+  }
+
+  return {
+    start,
+    address,
+    restart,
+    end,
+    cancel,
+    cleanup,
+    list,
+    require,
+    over,
+    change,
+    status,
+    endIdle,
+    droidOf,
+    get: async (session_id: string) => (await described([await require(session_id)]))[0]!,
+    /** Its id and those of all below it. */
+    family: async (session_id: string) => (await rows.subtree(db, session_id)).map(({ id }) => id),
+    projectOf: async (session_id: string) => (await rows.sessionById(db, session_id))?.project_id,
+    /** Which living session is in a workspace, if any. */
+    async inUse(project_id: string, workspace_id: string) {
+      const living = (await rows.activeSessions(db, project_id)).find(
+        (row) => row.workspace_id === workspace_id,
+      )
+      return living && `session ${living.id}`
+    },
+    /** The container is gone for good, or was stopped on purpose. */
+    async failAll(project_id: string, reason: string) {
+      for (const { id } of await rows.activeSessions(db, project_id)) await over(id, 'failed', reason)
+    },
+  }
+}
+export type Sessions = ReturnType<typeof createSessions>

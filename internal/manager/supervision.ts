@@ -1,0 +1,81 @@
+// What supervisors say: hello, events, goodbye. The rows decide what of a supervisor's memory still counts.
+import type { Log } from '../log.ts'
+import type { HelloAnswer, SupervisorHello } from '../relay/protocol.ts'
+import type { SupervisorSide } from '../relay/supervisor-side.ts'
+import { pendingCommands } from '../store/commands.ts'
+import type { Store } from '../store/open.ts'
+import { activeSessions, isOver } from '../store/sessions.ts'
+import type { EventLog } from './event-log.ts'
+import type { FormerLives } from './former-lives.ts'
+
+type Deps = {
+  store: Store
+  events: EventLog
+  former: FormerLives
+  log: Log
+  soon: (project_id: string) => void
+  fail: (session_id: string, reason: string) => Promise<void>
+  outdated: (project_id: string, protocol: number) => void
+}
+
+export function createSupervision(deps: Deps): SupervisorSide {
+  const { store, events, former, log, soon, fail, outdated } = deps
+
+  async function supervisorHello(project_id: string, hello: SupervisorHello): Promise<HelloAnswer> {
+    const ids = hello.sessions.map(({ session_id }) => session_id)
+    const rows =
+      ids.length === 0
+        ? []
+        : await store.db
+            .selectFrom('sessions')
+            .selectAll()
+            .where('id', 'in', ids)
+            .where('project_id', '=', project_id)
+            .execute()
+    const known = new Map(rows.map((row) => [row.id, row]))
+    const committed: Record<string, number> = {}
+    const unknown: string[] = []
+    for (const { session_id, live, last_seq } of hello.sessions) {
+      const row = known.get(session_id)
+      if (live || !row || row.committed_seq >= last_seq) former.end(session_id)
+      else former.begin(session_id, last_seq)
+      // Over by the server's word: what is left of it must not run on.
+      if (!row || (isOver(row.status) && live)) unknown.push(session_id)
+      else committed[session_id] = row.committed_seq
+    }
+    await failForgotten(project_id, new Set(ids))
+    return { committed, unknown }
+  }
+
+  /** Sessions that should live in this container but that its supervisor knows nothing of and was not to be told of. */
+  async function failForgotten(project_id: string, held: Set<string>): Promise<void> {
+    // In this order: a session that is made in between is in neither list, or in both.
+    const active = await activeSessions(store.db, project_id)
+    const told = new Set((await pendingCommands(store.db, project_id)).map((command) => command.session_id))
+    for (const { id } of active)
+      if (!held.has(id) && !told.has(id)) {
+        log.warn('a session is lost to its container', { project_id, session_id: id })
+        await fail(id, 'the container lost the session')
+      }
+  }
+
+  return {
+    supervisorHello,
+    supervisorReady: (link) => soon(link.project_id),
+    supervisorGone: () => undefined,
+    supervisorOutdated: outdated,
+    async events(project_id, { session_id, events: batch }) {
+      const until = former.until(session_id)
+      const numbered = batch.map(({ seq, type, at, ...data }) => ({
+        seq,
+        type,
+        at,
+        data,
+        former: seq <= until,
+      }))
+      const answer = await events.receive(project_id, session_id, numbered)
+      if ('unknown' in answer || answer.committed_seq >= until) former.end(session_id)
+      return answer
+    },
+  }
+}

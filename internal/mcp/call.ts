@@ -1,0 +1,146 @@
+// The one door. Whatever the way in, a call is found, permitted, checked, run and written into the audit here, in
+// this order: may this scope ever use the action; is the input right; which projects does it touch and does the
+// scope see all of them (if not, they do not exist for it); then it runs.
+import { performance } from 'node:perf_hooks'
+import { couldAllow, sees } from '../auth/scope.ts'
+import { Fault, toFault, unknown } from '../fault.ts'
+import type { Log } from '../log.ts'
+import type { Managers } from '../manager/managers.ts'
+import { checkText, describeProblems } from './check.ts'
+import type { CallContext, Door, Outcome } from './door.ts'
+import { createListing } from './listing.ts'
+import type { Action, Tool } from './tool.ts'
+
+type Found = { tool: Tool; name: string; action: Action; args: Record<string, unknown> }
+
+const names = (record: Record<string, unknown>) => Object.keys(record).join(', ')
+
+function find(tools: Record<string, Tool>, toolName: string, given: unknown): Found {
+  if (!Object.hasOwn(tools, toolName))
+    throw new Fault('not_found', `no tool "${toolName.slice(0, 80)}"`, { hint: `tools are ${names(tools)}` })
+  const tool = tools[toolName]!
+  const args = given ?? {}
+  if (typeof args !== 'object' || Array.isArray(args))
+    throw new Fault('invalid', 'arguments must be an object')
+  checkText(args)
+  if (!tool.unified)
+    return { tool, name: toolName, action: tool.actions[toolName]!, args: args as Found['args'] }
+  const { action: name, ...rest } = args as Found['args']
+  if (typeof name !== 'string')
+    throw new Fault('invalid', `${toolName} needs "action"`, { hint: `one of ${names(tool.actions)}` })
+  if (!Object.hasOwn(tool.actions, name))
+    throw new Fault('invalid', `${toolName} has no action "${name.slice(0, 80)}"`, {
+      hint: `one of ${names(tool.actions)}`,
+    })
+  return { tool, name, action: tool.actions[name]!, args: rest }
+}
+
+/**
+ * Every project that the input names, directly or through the id of something in it. An id in a project that the
+ * scope does not see must sound exactly like an unknown one.
+ */
+async function permit(
+  managers: Managers,
+  context: CallContext,
+  action: Action,
+  input: Record<string, unknown>,
+): Promise<string[]> {
+  if (!action.needs.startsWith('project:')) return []
+  const { scope } = context.caller
+  const touched: string[] = []
+  const look = (what: string, id: string, found: string | string[] | undefined) => {
+    const projects = typeof found === 'string' ? [found] : (found ?? [])
+    if (projects.length === 0 || !projects.every((project_id) => sees(scope, project_id)))
+      throw unknown(what, id)
+    touched.push(...projects)
+  }
+  for (const [field, { what, projectOf }] of Object.entries(managers.owners)) {
+    const id = input[field]
+    if (typeof id === 'string') look(what, id, await projectOf(id))
+  }
+  const targets = (Array.isArray(input.targets) ? input.targets : []) as { project_id: string }[]
+  for (const { project_id } of targets) look('project', project_id, project_id)
+  return touched
+}
+
+const describe = (found: { tool: Tool; name: string }) =>
+  found.tool.unified ? `${found.tool.name}.${found.name}` : found.tool.name
+
+export function createDoor(options: { tools: Record<string, Tool>; managers: Managers; log: Log }): Door {
+  const { tools, managers, log } = options
+
+  async function run(
+    found: Found,
+    context: CallContext,
+    note: (projects: string[]) => void,
+  ): Promise<object> {
+    const { action, args } = found
+    if (!couldAllow(context.caller.scope, action.needs))
+      throw new Fault('forbidden', `${describe(found)} needs more than this token's scope`, {
+        hint: `it needs ${action.needs}`,
+      })
+    const parsed = action.input.safeParse(args)
+    if (!parsed.success) throw describeProblems(describe(found), action.input, parsed.error)
+    note(await permit(managers, context, action, parsed.data))
+    context.signal.throwIfAborted()
+    return await action.run({ ...context, managers }, parsed.data as never)
+  }
+
+  async function call(toolName: string, context: CallContext, args: unknown): Promise<Outcome> {
+    const started = performance.now()
+    let found: Found | undefined
+    let projects: string[] = []
+    let outcome: Outcome
+    let result = 'ok'
+    try {
+      found = find(tools, toolName, args)
+      const structured = await run(found, context, (touched) => {
+        projects = touched
+      })
+      outcome = {
+        structured: structured as Record<string, unknown>,
+        text: JSON.stringify(structured),
+        is_error: false,
+      }
+    } catch (thrown) {
+      const fault =
+        context.signal.aborted && !(thrown instanceof Fault)
+          ? new Fault('timeout', 'the call was cancelled', { cause: thrown })
+          : toFault(thrown)
+      if (fault.kind === 'internal')
+        log.error('call failed', {
+          tool: toolName,
+          request_id: context.request_id,
+          id: fault.id,
+          error: fault.cause ?? fault,
+        })
+      result = fault.kind
+      outcome = {
+        structured: { error: fault.shape() },
+        text: fault.hint ? `${fault.message} (${fault.hint})` : fault.message,
+        is_error: true,
+      }
+    }
+    const row = {
+      at: new Date().toISOString(),
+      caller_kind: context.caller.kind,
+      caller_id: context.caller.id,
+      token_id: context.caller.token_id,
+      session_id: context.caller.session_id ?? null,
+      via: context.via,
+      tool: found?.tool.name ?? toolName.slice(0, 80),
+      action: found?.name ?? '',
+      project_id: projects[0] ?? null,
+      outcome: result,
+      milliseconds: performance.now() - started,
+      request_id: context.request_id,
+    }
+    // A change is answered when its audit row is committed; a read does not wait for that.
+    const changes = found !== undefined && !found.action.needs.endsWith(':read')
+    const written = managers.audit.record(row, changes)
+    if (changes) await written
+    return outcome
+  }
+
+  return { listing: createListing(tools), call }
+}

@@ -1,0 +1,46 @@
+// What connected MCP clients are told of sessions without asking again: each event as a logging notification on the
+// stream of a 2025 session, and an update of the session's resource to the subscriptions of the 2026 era. Who spawned a
+// session is told of all that happens in it but the requests to others; who offers tools to it, of the requests to them.
+// Everybody else who may see it has `events` and the streams.
+import type { Caller } from '../auth/caller.ts'
+import { sees } from '../auth/scope.ts'
+import type { Log } from '../log.ts'
+import { shownEvent } from '../manager/event-log.ts'
+import type { Committed } from '../manager/log-writer.ts'
+import type { TouchedSession } from '../store/callers.ts'
+import { sessionUri } from './resources.ts'
+import type { Notify } from './serve-notify.ts'
+
+type DeclaredBy = (session_id: string, caller_id: string) => Promise<string | undefined>
+const ofCallers = ['caller_tool_request', 'caller_tool_result']
+
+export function createSessionNotices(options: {
+  notify: Notify
+  declaredBy: DeclaredBy
+  log: Log
+}): (committed: Committed) => void {
+  const { notify, log } = options
+
+  function tell(event: Committed['events'][number], to: string | undefined): void {
+    const message = { level: 'info', logger: 'oubliette.session', data: shownEvent(event) } as const
+    notify.message(message, (caller) => caller.id === to && sees(caller.scope, event.project_id))
+  }
+
+  async function tellCaller(event: Committed['events'][number]): Promise<void> {
+    tell(event, await options.declaredBy(event.session_id, String(event.data.caller_id)))
+  }
+
+  const mayHear = (row: TouchedSession) => (caller: Caller) => sees(caller.scope, row.project_id)
+
+  return ({ rows, events }) => {
+    const owners = new Map(rows.map((row) => [row.id, row.created_by]))
+    for (const event of events)
+      if (ofCallers.includes(event.type))
+        tellCaller(event).catch((error: unknown) =>
+          log.warn('a caller is not notified', { session_id: event.session_id, error }),
+        )
+      else tell(event, owners.get(event.session_id))
+    for (const row of rows)
+      notify.publish({ kind: 'resource_updated', uri: sessionUri(row.id) }, mayHear(row))
+  }
+}

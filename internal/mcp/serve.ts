@@ -1,0 +1,89 @@
+// MCP over HTTP: takes one authenticated request and answers it in the protocol era that it speaks. 2026-07-28 is
+// stateless (`serve-modern.ts`), 2025-11-25 and older have sessions (`serve-sessions.ts`); both hand `tools/list` and
+// `tools/call` to the one door. Who is calling comes with each request and is never remembered from an earlier one.
+// Checking the credential, Host, Origin and the size of the body is left to `internal/http`.
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
+import type { Log } from '../log.ts'
+import type { Door } from './door.ts'
+import { isJson, parseBody } from './serve-body.ts'
+import { createEventBus } from './serve-bus.ts'
+import { rpcError } from './serve-error.ts'
+import { createModern, isModern } from './serve-modern.ts'
+import type { Notify } from './serve-notify.ts'
+import { type Asked, createServerFactory, type Fixtures } from './serve-server.ts'
+import { createSessions, type SessionLimits } from './serve-sessions.ts'
+import { createWatchedStreams } from './serve-streams.ts'
+
+export type McpOptions = {
+  door: Door
+  server_info: { name: string; version: string; title?: string }
+  instructions: string
+  log: Log
+  limits?: Partial<SessionLimits>
+  /** For the conformance suite only: tools, prompts and resources that the product does not have. */
+  fixtures?: Fixtures
+}
+
+export interface Mcp {
+  /** `body` is what was posted, already bounded in size; undefined for a request without one. */
+  fetch(request: Request, asked: Asked, body: Uint8Array | undefined): Promise<Response>
+  notify: Notify
+  /** Ends the sessions and streams that this token opened. */
+  revoke(token_id: string): Promise<void>
+  /** Ends the streams that would otherwise stay open for ever; running calls go on. */
+  endStreams(): Promise<void>
+  /** Ends everything; running calls are cancelled. */
+  close(): Promise<void>
+}
+
+export function createMcp(options: McpOptions): Mcp {
+  const { log } = options
+  const bus = createEventBus(log)
+  const streams = createWatchedStreams(log)
+  const notify: Notify = {
+    toolsChanged() {
+      bus.publish({ kind: 'tools_list_changed' })
+      sessions.notifyAll({ method: 'notifications/tools/list_changed' })
+    },
+    publish(event, to) {
+      bus.publish(event, to)
+      if (event.kind === 'resource_updated') sessions.resourceUpdated(event.uri, to ?? (() => true))
+    },
+    message: (message, to) => sessions.message(message, to),
+  }
+  const newServer = createServerFactory({
+    ...options,
+    notify,
+    // One for all: a server would make its own, and that is most of what a new server costs.
+    validator: new AjvJsonSchemaValidator(),
+  })
+  const modern = createModern({ newServer, bus, streams, log })
+  const sessions = createSessions({ newServer, streams, log, limits: options.limits ?? {} })
+
+  return {
+    notify,
+    async fetch(request, asked, bytes) {
+      if (request.method !== 'POST') return sessions.fetch(request, asked, undefined)
+      if (!isJson(request.headers.get('content-type')))
+        return rpcError(415, -32000, 'Content-Type must be application/json')
+      const body = parseBody(bytes)
+      if (!body.ok) return rpcError(400, -32700, `Parse error: ${body.problem}`)
+      return (await isModern(request, body.value))
+        ? modern.fetch(request, asked, body.value)
+        : sessions.fetch(request, asked, body.value)
+    },
+    async revoke(token_id) {
+      streams.end((caller) => caller.token_id === token_id)
+      await sessions.end((caller) => caller.token_id === token_id)
+    },
+    async endStreams() {
+      await modern.endSubscriptions()
+      streams.end(() => true)
+    },
+    async close() {
+      await modern.close()
+      await sessions.close()
+      streams.end(() => true)
+    },
+  }
+}

@@ -1,0 +1,149 @@
+import { z } from 'zod'
+import { action, tool } from '../tool.ts'
+import { maybeTime, project_id } from './fields.ts'
+
+const state = z.object({
+  project_id: z.string(),
+  container_id: z.string(),
+  status: z.string(),
+  image: z.string(),
+  started_at: maybeTime,
+})
+
+export const containerTool = tool({
+  name: 'container',
+  about: 'The container of a project: start, stop, run a command, read its log.',
+  actions: {
+    start: action({
+      about:
+        'Make sure that it runs. Nothing happens if it does; `recreate` makes it anew from the project as it is now.',
+      needs: 'project:write',
+      idempotent: true,
+      input: z.object({
+        project_id,
+        recreate: z.boolean().default(false).describe('Remove it first. Workspaces stay.'),
+      }),
+      output: state,
+      run: async ({ managers, progress }, input) => {
+        const { id, status, image, started_at } = await managers.containers.start(input.project_id, {
+          recreate: input.recreate,
+          progress: (message) => progress({ progress: 0, message }),
+        })
+        return { project_id: input.project_id, container_id: id, status, image, started_at }
+      },
+    }),
+    stop: action({
+      about: 'Stop it. Its sessions fail with that reason and can be resumed.',
+      needs: 'project:write',
+      idempotent: true,
+      destructive: true,
+      input: z.object({
+        project_id,
+        grace_seconds: z.int().min(0).max(300).default(10).describe('Between SIGTERM and SIGKILL.'),
+      }),
+      output: z.object({ project_id: z.string(), status: z.literal('stopped') }),
+      run: async ({ managers }, input) => {
+        await managers.containers.stop(input.project_id, input.grace_seconds)
+        return { project_id: input.project_id, status: 'stopped' as const }
+      },
+    }),
+    exec: action({
+      about:
+        'Run a command in it and wait for its end. A time-out kills everything that the command started.',
+      needs: 'project:write',
+      destructive: true,
+      input: z.object({
+        project_id,
+        command: z
+          .union([z.string().min(1).max(200_000), z.array(z.string().max(100_000)).min(1).max(1000)])
+          .describe('A string is run by `bash -lc`; an array is run as it is.'),
+        working_dir: z
+          .string()
+          .min(1)
+          .max(4000)
+          .regex(/^\//, 'must be an absolute path')
+          .optional()
+          .describe('The default workspace if left out.'),
+        env: z
+          .record(
+            z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'is not a name of a variable'),
+            z.string().max(100_000),
+          )
+          .optional()
+          .describe('Additional environment.'),
+        stdin: z
+          .string()
+          .max(2_000_000)
+          .optional()
+          .describe('Written to its standard input, which is then closed.'),
+        timeout_seconds: z.number().min(0.1).max(86_400).default(60).describe('After this it is killed.'),
+        user: z
+          .string()
+          .max(100)
+          .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$/, 'is not a user')
+          .optional()
+          .describe("Another user than the container's own; never root."),
+      }),
+      output: z.object({
+        exit_code: z.number(),
+        stdout: z.string(),
+        stderr: z.string(),
+        truncated: z.boolean().describe('Whether stdout or stderr was longer than what is returned.'),
+        timed_out: z.boolean(),
+        duration_ms: z.number(),
+      }),
+      run: async ({ managers, signal }, { project_id, command, ...rest }) =>
+        await managers.containers.exec(project_id, {
+          ...rest,
+          command: typeof command === 'string' ? ['bash', '-lc', command] : command,
+          output_bytes: managers.exec_output_bytes,
+          signal,
+        }),
+    }),
+    logs: action({
+      about: 'What its main process wrote, newest last.',
+      needs: 'project:read',
+      input: z.object({
+        project_id,
+        tail: z.int().min(0).max(10_000).default(100).describe('How many of the last lines.'),
+        since: z
+          .union([
+            z.iso.datetime({ offset: true }),
+            z.string().regex(/^\d{1,6}[smhd]$/, 'is neither a time nor like 10m'),
+          ])
+          .optional()
+          .describe('A time, or how long ago: 90s, 10m, 2h, 1d.'),
+        follow: z.boolean().default(false).describe('Send further lines as progress, for `follow_seconds`.'),
+        follow_seconds: z.number().min(1).max(3600).default(30).describe('How long to follow.'),
+      }),
+      output: z.object({
+        lines: z.array(z.object({ stream: z.enum(['stdout', 'stderr']), at: z.string(), text: z.string() })),
+      }),
+      run: async ({ managers, signal, progress }, input) => {
+        await managers.projects.require(input.project_id)
+        const until = input.follow
+          ? AbortSignal.any([signal, AbortSignal.timeout(input.follow_seconds * 1000)])
+          : signal
+        const lines = []
+        for await (const line of managers.runtime.logs(input.project_id, {
+          tail: input.tail,
+          since: sinceTime(input.since),
+          follow: input.follow,
+          signal: until,
+        })) {
+          lines.push(line)
+          if (input.follow) progress({ progress: lines.length, message: line.text })
+          if (lines.length > 10_000) lines.shift()
+        }
+        return { lines }
+      },
+    }),
+  },
+})
+
+const unitMs: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+function sinceTime(since: string | undefined): string | undefined {
+  const ago = /^(\d+)([smhd])$/.exec(since ?? '')
+  return ago ? new Date(Date.now() - Number(ago[1]) * unitMs[ago[2]!]!).toISOString() : since
+}

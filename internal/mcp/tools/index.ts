@@ -1,0 +1,27 @@
+// The one list of tools.
+import type { Tool } from '../tool.ts'
+import { approvalTool } from './approval.ts'
+import { containerTool } from './container.ts'
+import { projectTool } from './project.ts'
+import { scheduleTool } from './schedule.ts'
+import { sessionTool } from './session.ts'
+import { callerToolResponse, configLimits, imageRebuild, projectChanges, projectTasks } from './standalone.ts'
+import { tokenTool } from './token.ts'
+import { workspaceTool } from './workspace.ts'
+
+const all = [
+  projectTool,
+  containerTool,
+  sessionTool,
+  workspaceTool,
+  approvalTool,
+  scheduleTool,
+  tokenTool,
+  callerToolResponse,
+  configLimits,
+  imageRebuild,
+  projectChanges,
+  projectTasks,
+]
+
+export const tools: Record<string, Tool> = Object.fromEntries(all.map((tool) => [tool.name, tool]))

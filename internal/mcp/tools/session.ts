@@ -1,0 +1,364 @@
+import { z } from 'zod'
+import { Fault } from '../../fault.ts'
+import { patterns } from '../../ids.ts'
+import type { Declaration } from '../../manager/caller-tools.ts'
+import type { Addressed } from '../../manager/sessions.ts'
+import { action, type RunContext, tool } from '../tool.ts'
+import { cursor, limit, maybeTime, next_cursor, project_id, time, workspace_id } from './fields.ts'
+
+export const session_id = z
+  .string()
+  .regex(patterns.session, 'is not a session id (gogol_…)')
+  .describe('The session.')
+const statuses = ['starting', 'running', 'idle', 'waiting', 'completed', 'failed', 'cancelled'] as const
+const text = z.string().min(1).max(2_000_000)
+const wait_seconds = z
+  .number()
+  .min(0)
+  .max(3600)
+  .default(0)
+  .describe('Answer when the turn is over, or after this long.')
+
+const idempotency_key = z.string().min(1).max(200).optional()
+
+const attachments = z
+  .array(
+    z.strictObject({
+      name: z
+        .string()
+        .min(1)
+        .max(200)
+        .regex(/^[^/\p{Cc}]+$/u, 'must be a plain file name'),
+      media_type: z.string().max(200).optional(),
+      encoding: z.enum(['utf8', 'base64']).default('utf8'),
+      data: z.string().max(3_500_000),
+    }),
+  )
+  .max(50)
+  .optional()
+  .describe('Files, written into the workspace before the droid reads the prompt.')
+
+const spawning = {
+  droid: z.string().max(32).optional().describe("The project's, then the config's, if left out."),
+  model: z.string().max(200).optional().describe("The project's if left out."),
+  reasoning_level: z.string().max(40).optional().describe("How hard to think, in the agent's own words."),
+  autonomy_level: z
+    .enum(['off', 'low', 'medium', 'high'])
+    .optional()
+    .describe('What it may do without asking.'),
+  tools_allowed: z.array(z.string().max(200)).max(200).optional().describe('Only these tools of the agent.'),
+  tools_disallowed: z
+    .array(z.string().max(200))
+    .max(200)
+    .optional()
+    .describe('Not these tools of the agent.'),
+  external_id: z.string().max(200).optional().describe('Your own id for it; kept, not interpreted.'),
+  source: z.string().max(200).optional().describe('Where the request comes from; kept, not interpreted.'),
+  api_scope: z
+    .string()
+    .max(100)
+    .optional()
+    .describe('What the droid may do with the tools of Oubliette; nothing if left out, never more than you.'),
+  create_workspace: z
+    .boolean()
+    .optional()
+    .describe('Make the workspace if it is not there; a new one if none is named.'),
+}
+
+const callerTool = z.strictObject({
+  name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be letters, digits, _ and -'),
+  description: z.string().max(20_000).default(''),
+  inputSchema: z
+    .record(z.string(), z.unknown())
+    .default({ type: 'object' })
+    .describe('A JSON schema of type object.'),
+  annotations: z.record(z.string(), z.unknown()).optional(),
+  timeout_seconds: z
+    .number()
+    .min(1)
+    .max(604_800)
+    .optional()
+    .describe('How long a call waits for your answer: 60 s if left out, up to 7 days.'),
+})
+const callerFields = {
+  caller_id: z
+    .string()
+    .regex(/^[A-Za-z][A-Za-z0-9_-]{0,31}$/, 'must be a letter, then letters, digits, _ and -; at most 32')
+    .optional()
+    .describe('Your name: the droid sees your tools as {caller_id}_{name}.'),
+  caller_tools: z
+    .array(callerTool)
+    .max(200)
+    .optional()
+    .describe('Tools that you offer to the droid. They replace those you declared before.'),
+}
+const calling = {
+  ...callerFields,
+  context: z
+    .looseObject(callerFields)
+    .optional()
+    .describe('`caller_id` and `caller_tools` may stand in here as well.'),
+}
+type Calling = z.output<z.ZodObject<typeof calling>>
+
+function declarationOf({ caller_id, caller_tools, context }: Calling): Declaration | undefined {
+  const id = caller_id ?? context?.caller_id
+  const tools = caller_tools ?? context?.caller_tools
+  if (tools === undefined) return undefined
+  if (id === undefined) throw new Fault('invalid', 'caller_tools need a caller_id')
+  return { caller_id: id, tools }
+}
+
+const session = z.object({
+  session_id: z.string(),
+  project_id: z.string(),
+  workspace_id: z.string(),
+  droid: z.string(),
+  model: z.string().nullable(),
+  status: z.enum(statuses),
+  reason: z.string().nullable(),
+  requires: z.array(z.string()).describe('Request ids that somebody outside must answer, while waiting.'),
+  open_requests: z
+    .array(
+      z.object({
+        request_id: z.string(),
+        session_id: z.string(),
+        caller_id: z.string(),
+        tool: z.string(),
+        arguments: z.record(z.string(), z.unknown()),
+        created_at: time,
+        deadline_at: time,
+      }),
+    )
+    .describe("Calls of callers' tools that wait for an answer."),
+  parent_session_id: z.string().nullable(),
+  root_session_id: z.string(),
+  depth: z.number(),
+  autonomy_level: z.string(),
+  api_scope: z.string().nullable(),
+  source: z.string().nullable(),
+  external_id: z.string().nullable(),
+  last_index: z.number().describe('Index of its newest event.'),
+  turns: z.number(),
+  final_text: z.string().nullable().describe('Of its last turn.'),
+  stop_reason: z.string().nullable(),
+  usage: z.object({ input_tokens: z.number(), output_tokens: z.number(), cost_usd: z.number() }),
+  created_by: z.string(),
+  created_at: time,
+  updated_at: time,
+  ended_at: maybeTime,
+})
+const addressed = z.object({
+  ...session.shape,
+  turn_id: z.string(),
+  since_index: z.number().describe('The events of this turn come after it.'),
+  spawned: z.boolean().describe('Whether the session is new.'),
+  finished: z.boolean().describe('Whether the turn was over when this was answered.'),
+})
+
+async function answer({ managers, signal, progress }: RunContext, turn: Addressed, wait: number) {
+  let told = 0
+  const finished =
+    wait > 0 &&
+    (await managers.sessionWait.turn(turn, { wait_seconds: wait, signal }, (event) => {
+      const { text } = event as { text?: unknown }
+      progress({ progress: ++told, message: typeof text === 'string' ? text.slice(0, 500) : event.type })
+    }))
+  const { turn_id, since_index, spawned } = turn
+  return { ...(await managers.sessions.get(turn.session_id)), turn_id, since_index, spawned, finished }
+}
+
+export const sessionTool = tool({
+  name: 'session',
+  about: 'Conversations with droids in the container of a project.',
+  actions: {
+    spawn: action({
+      about: 'Give a droid a prompt. Goes on with the latest session of the workspace unless `new_session`.',
+      needs: 'project:write',
+      input: z.object({
+        project_id,
+        prompt: text.optional().describe('What the droid shall do. For the droid `shell`: a bash script.'),
+        message: text.optional().describe('The same as `prompt`.'),
+        workspace_id: workspace_id.optional(),
+        new_session: z.boolean().default(false).describe('Start afresh.'),
+        ...spawning,
+        ...calling,
+        attachments,
+        wait_seconds,
+        idempotency_key: idempotency_key.describe('A repeat with the same key returns the first session.'),
+      }),
+      output: addressed,
+      run: async (
+        context,
+        { prompt, message, attachments, wait_seconds, caller_id, caller_tools, context: more, ...rest },
+      ) => {
+        const text = prompt ?? message
+        if (text === undefined) throw new Fault('invalid', 'session.spawn: prompt is missing')
+        const declaration = declarationOf({ caller_id, caller_tools, context: more })
+        const turn = await context.managers.sessions.start(context.caller, {
+          ...rest,
+          declaration,
+          turn: { text, attachments },
+        })
+        return await answer(context, turn, wait_seconds)
+      },
+    }),
+    message: action({
+      about:
+        'Speak to a session: queued while its droid is busy. With a project instead, to its latest one, or a new one.',
+      needs: 'project:write',
+      input: z.object({
+        session_id: session_id.optional(),
+        project_id: project_id.optional(),
+        workspace_id: workspace_id.optional(),
+        message: text.describe('What to say.'),
+        ...spawning,
+        ...calling,
+        attachments,
+        wait_seconds,
+        idempotency_key: idempotency_key.describe('A repeat with the same key says nothing more.'),
+      }),
+      output: addressed,
+      run: async (
+        context,
+        {
+          session_id,
+          project_id,
+          message,
+          attachments,
+          wait_seconds,
+          caller_id,
+          caller_tools,
+          context: more,
+          ...rest
+        },
+      ) => {
+        const turn = { text: message, attachments }
+        const declaration = declarationOf({ caller_id, caller_tools, context: more })
+        const { sessions } = context.managers
+        if (session_id)
+          return await answer(
+            context,
+            await sessions.address(context.caller, session_id, turn, declaration, rest.idempotency_key),
+            wait_seconds,
+          )
+        if (!project_id) throw new Fault('invalid', 'session.message: session_id or project_id is needed')
+        return await answer(
+          context,
+          await sessions.start(context.caller, { ...rest, project_id, declaration, turn }),
+          wait_seconds,
+        )
+      },
+    }),
+    get: action({
+      about: 'One session.',
+      needs: 'project:read',
+      input: z.object({ session_id }),
+      output: session,
+      run: async ({ managers }, input) => await managers.sessions.get(input.session_id),
+    }),
+    list: action({
+      about: 'Sessions, oldest first.',
+      needs: 'project:read',
+      input: z.object({
+        project_id: project_id
+          .optional()
+          .describe('Of this project; of all that this token may see if left out.'),
+        status: z.enum(statuses).optional().describe('Only these.'),
+        parent_session_id: session_id.optional().describe('Only the children of this one.'),
+        limit,
+        cursor,
+      }),
+      output: z.object({ sessions: z.array(session), next_cursor }),
+      run: async ({ managers, caller: { scope } }, input) => {
+        if (input.project_id) await managers.projects.require(input.project_id)
+        const project_id = input.project_id ?? (scope.kind === 'project' ? scope.project_id : undefined)
+        return await managers.sessions.list({ ...input, project_id })
+      },
+    }),
+    end: action({
+      about:
+        'Stop the droid and everything it started, and all sessions below it. The session is over for good.',
+      needs: 'project:write',
+      destructive: true,
+      idempotent: true,
+      input: z.object({
+        session_id,
+        wait_seconds: z.number().min(0).max(60).default(10).describe('How long to wait for the end.'),
+      }),
+      output: z.object({
+        ...session.shape,
+        ended: z.array(z.string()).describe('Ids of all sessions of the tree.'),
+      }),
+      run: async ({ managers, signal }, input) => {
+        await managers.sessions.require(input.session_id)
+        const ended = await managers.sessions.end(input.session_id)
+        await managers.sessionWait.ended(ended, { wait_seconds: input.wait_seconds, signal })
+        return { ...(await managers.sessions.get(input.session_id)), ended }
+      },
+    }),
+    cancel: action({
+      about: 'Stop the running turn. The session stays.',
+      needs: 'project:write',
+      idempotent: true,
+      input: z.object({ session_id }),
+      output: session,
+      run: async ({ managers }, input) => {
+        await managers.sessions.cancel(input.session_id)
+        return await managers.sessions.get(input.session_id)
+      },
+    }),
+    events: action({
+      about: 'The events after `since_index`, oldest first; waits for the next one with `wait_seconds`.',
+      needs: 'project:read',
+      input: z.object({
+        session_id,
+        since_index: z
+          .int()
+          .min(-1)
+          .default(-1)
+          .describe('From the first if left out. With include_children: a `position`.'),
+        max_events: z.int().min(1).max(1000).default(100).describe('How many at most.'),
+        include_children: z
+          .boolean()
+          .default(false)
+          .describe(
+            'Of all sessions below it too, in one order; `last_index` is then a position in that order.',
+          ),
+        wait_seconds: z
+          .number()
+          .min(0)
+          .max(300)
+          .default(0)
+          .describe('How long to wait if there is none yet.'),
+      }),
+      output: z.object({
+        events: z.array(
+          z.looseObject({ index: z.number(), type: z.string(), session_id: z.string(), at: time }),
+        ),
+        last_index: z.number(),
+        status: z.enum(statuses),
+        has_more: z.boolean(),
+      }),
+      run: async ({ managers, signal }, { session_id, ...query }) =>
+        await managers.sessionWait.page(session_id, { ...query, signal }),
+    }),
+    cleanup: action({
+      about: 'Remove sessions that have been over for long, with their events.',
+      needs: 'project:write',
+      destructive: true,
+      idempotent: true,
+      input: z.object({
+        project_id: project_id
+          .optional()
+          .describe('Of this project; of all that this token may see if left out.'),
+        max_age_hours: z.number().min(0).max(87_600).default(24).describe('Over for at least this long.'),
+      }),
+      output: z.object({ removed: z.array(z.string()) }),
+      run: async ({ managers, caller: { scope } }, input) => {
+        const project_id = input.project_id ?? (scope.kind === 'project' ? scope.project_id : undefined)
+        return { removed: await managers.sessions.cleanup({ ...input, project_id }) }
+      },
+    }),
+  },
+})

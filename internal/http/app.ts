@@ -1,0 +1,156 @@
+// The HTTP face: routes, and what is true of every request on every one of them. Each gets an id, is refused if its
+// Host or Origin is foreign, and ends in one shape of error. A caller is known only by the bearer token of the request
+// itself. What MCP says is left to `internal/mcp`, who somebody is to `internal/auth`.
+import type { HttpBindings } from '@hono/node-server'
+import { type Context, Hono } from 'hono'
+import { cors } from 'hono/cors'
+import type { Caller } from '../auth/caller.ts'
+import type { Config } from '../config.ts'
+import { Fault } from '../fault.ts'
+import { newRequestId } from '../ids.ts'
+import type { Log } from '../log.ts'
+import type { Follow } from '../mcp/follow.ts'
+import type { Mcp } from '../mcp/serve.ts'
+import { type Authenticate, createCallerCheck, type Rate } from './auth.ts'
+import { BodyTooLarge, readBody } from './body.ts'
+import { errorResponse, logged } from './errors.ts'
+import { createGuard } from './guard.ts'
+import { challenge, resourceMetadata } from './metadata.ts'
+import { type Checks, createReadiness } from './ready.ts'
+import { createNodeServer, listen, stop } from './server.ts'
+import { createStreams } from './streams.ts'
+
+export type Env = { Bindings: HttpBindings; Variables: { request_id: string } }
+
+export type HttpOptions = {
+  config: Pick<Config, 'address' | 'allowed_hosts' | 'allowed_origins' | 'max_body_bytes' | 'oidc'>
+  authenticate: Authenticate
+  /** `failures` by address, `requests` by token. */
+  rate: { failures: Rate; requests: Rate }
+  mcp: Mcp
+  /** Event streams; without it there are none. */
+  follow?: Follow
+  readiness: Checks
+  log: Log
+}
+
+export interface Http {
+  listen(): Promise<{ url: string }>
+  /** Ends the streams and MCP sessions that this token opened. */
+  revoke(token_id: string): Promise<void>
+  /** Ends open streams at once, waits for running requests until the deadline, then cuts them off. */
+  close(deadline_seconds: number): Promise<void>
+}
+
+export function createHttp(options: HttpOptions): Http {
+  const { config, mcp, log } = options
+  const guard = createGuard(config)
+  const ready = createReadiness(options.readiness, log)
+  const check = createCallerCheck(options)
+  const streams = createStreams({ heartbeat_seconds: 15, log })
+  const app = new Hono<Env>()
+  let closing = false
+
+  const callerOf = (c: Context<Env>): Promise<Caller> =>
+    check(c.req.header('authorization'), c.env.incoming.socket.remoteAddress ?? 'unknown')
+
+  app.use(async (c, next) => {
+    const request_id = newRequestId()
+    c.set('request_id', request_id)
+    c.env.outgoing.setHeader('X-Request-Id', request_id)
+    const { host, origin } = c.env.incoming.headers
+    guard({ host, origin }, c.env.incoming.socket.localAddress)
+    if (closing) throw new Fault('unavailable', 'the server is stopping', { retry_after_seconds: 5 })
+    const from = performance.now()
+    await next()
+    log.debug('request', {
+      request_id,
+      method: c.req.method,
+      path: c.req.path,
+      status: c.res.status,
+      ms: Math.round(performance.now() - from),
+    })
+  })
+  if (config.allowed_origins.length > 0)
+    app.use(
+      cors({
+        origin: config.allowed_origins,
+        exposeHeaders: ['Mcp-Session-Id', 'X-Request-Id', 'WWW-Authenticate', 'Retry-After'],
+      }),
+    )
+
+  app.on(['GET', 'POST', 'DELETE'], '/mcp', async (c) => {
+    // Hono answers HEAD by running GET, which would open a stream that nobody reads.
+    if (c.req.raw.method === 'HEAD') return notAllowed(c, 'GET, POST, DELETE')
+    const caller = await callerOf(c)
+    const body = c.req.method === 'POST' ? await readBody(c.env.incoming, config.max_body_bytes) : undefined
+    return mcp.fetch(c.req.raw, { caller, request_id: c.var.request_id }, body)
+  })
+  const { follow } = options
+  if (follow)
+    for (const kind of ['session', 'project'] as const)
+      app.get(`/${kind}s/:id/events`, async (c) => {
+        const caller = await callerOf(c)
+        const since = sinceOf(c.req.header('last-event-id') ?? c.req.query('since_index'))
+        const source = await follow[kind](caller, c.var.request_id, c.req.param('id'), since)
+        return streams.open(caller, c.req.raw.signal, source)
+      })
+  app.get('/healthz', (c) => c.json({ status: 'ok' }))
+  app.get('/readyz', async (c) => {
+    await ready()
+    return c.json({ status: 'ready' })
+  })
+  const { oidc } = config
+  const metadata = '/.well-known/oauth-protected-resource'
+  if (oidc)
+    for (const path of [metadata, `${metadata}/mcp`])
+      app.get(path, (c) => c.json(resourceMetadata(oidc, c.req.header('host') ?? '')))
+
+  const allowed = { '/mcp': 'GET, POST, DELETE', '/healthz': 'GET', '/readyz': 'GET' }
+  for (const [path, methods] of Object.entries(allowed)) app.all(path, (c) => notAllowed(c, methods))
+  app.notFound((c) => fail(c, new Fault('not_found', `there is nothing at ${c.req.path.slice(0, 200)}`)))
+  app.onError((thrown, c) => fail(c, thrown))
+
+  function fail(c: Context<Env>, thrown: unknown): Response {
+    const fields = { request_id: c.var.request_id, method: c.req.method, path: c.req.path.slice(0, 200) }
+    const fault = logged(thrown, log, fields)
+    // What is left of a body that is too large is not waited for.
+    if (fault instanceof BodyTooLarge)
+      return errorResponse(fault, { status: 413, headers: { Connection: 'close' } })
+    if (fault.kind !== 'unauthenticated') return errorResponse(fault)
+    const presented = c.req.header('authorization') !== undefined
+    const header = challenge(oidc, c.req.header('host') ?? '', presented)
+    return errorResponse(fault, { headers: { 'WWW-Authenticate': header } })
+  }
+
+  function notAllowed(c: Context<Env>, methods: string): Response {
+    const fault = new Fault('invalid', `${c.req.raw.method} is not possible at ${c.req.path}`, {
+      hint: `possible: ${methods}`,
+    })
+    return errorResponse(fault, { status: 405, headers: { Allow: methods } })
+  }
+
+  /** A reader that comes back says what it has; one that names nothing gets the whole history. */
+  function sinceOf(given: string | undefined): number {
+    if (given === undefined || given === '') return -1
+    if (/^(-1|\d{1,15})$/.test(given)) return Number(given)
+    throw new Fault('invalid', 'since_index and Last-Event-ID are whole numbers, -1 or more')
+  }
+
+  const server = createNodeServer(app, log)
+  return {
+    listen: () => listen(server, config.address),
+    async revoke(token_id) {
+      streams.end((caller) => caller.token_id === token_id)
+      await mcp.revoke(token_id)
+    },
+    async close(deadline_seconds) {
+      closing = true
+      streams.end(() => true)
+      const stopped = stop(server, deadline_seconds)
+      await mcp.endStreams()
+      await stopped
+      await mcp.close()
+    },
+  }
+}

@@ -1,0 +1,80 @@
+// The node server under the app: how long a client may take to say what it wants, and how the server stops.
+import { createServer, type Server as NodeServer, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { getRequestListener, RequestError } from '@hono/node-server'
+import type { Hono } from 'hono'
+import { parseAddress } from '../config.ts'
+import { Fault } from '../fault.ts'
+import type { Log } from '../log.ts'
+import type { Env } from './app.ts'
+import { errorResponse, logged } from './errors.ts'
+
+// A client that sends its header or its body drop by drop is cut off; answers may take as long as they need.
+const timeouts = {
+  headersTimeout: 15_000,
+  requestTimeout: 60_000,
+  keepAliveTimeout: 75_000,
+  connectionsCheckingInterval: 5_000,
+}
+
+export function createNodeServer(app: Hono<Env>, log: Log): NodeServer {
+  const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
+    errorHandler: (thrown) => {
+      const fault =
+        thrown instanceof RequestError ? new Fault('invalid', 'the request line is not valid') : thrown
+      return errorResponse(logged(fault, log, {}))
+    },
+  })
+  const server = createServer({ ...timeouts, maxHeaderSize: 16 * 1024 }, (incoming, outgoing) => {
+    listener(incoming, outgoing).catch((error: unknown) => log.error('a response failed', { error }))
+  })
+  server.on('clientError', refuse)
+  return server
+}
+
+/** What node's parser does not accept never becomes a request; it still gets an answer of ours. */
+function refuse(error: NodeJS.ErrnoException, socket: Socket) {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy()
+    return
+  }
+  const [status, fault] =
+    error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+      ? ([408, new Fault('timeout', 'the request did not arrive in time')] as const)
+      : error.code === 'HPE_HEADER_OVERFLOW'
+        ? ([431, new Fault('invalid', 'the request header is too large')] as const)
+        : ([400, new Fault('invalid', 'this is not an HTTP request')] as const)
+  const body = JSON.stringify({ error: fault.shape() })
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  )
+}
+
+export function listen(server: NodeServer, address: string): Promise<{ url: string }> {
+  const { host, port } = parseAddress(address)
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const reason = error.code === 'EADDRINUSE' ? 'is in use by another program' : `(${error.message})`
+      reject(new Fault('unavailable', `cannot listen on ${address}: it ${reason}`, { cause: error }))
+    })
+    server.listen(port, host, () => {
+      const bound = server.address()
+      const actual = typeof bound === 'object' && bound ? bound.port : port
+      resolve({ url: `http://${host.includes(':') ? `[${host}]` : host}:${actual}` })
+    })
+  })
+}
+
+/** Takes no new connection, lets running requests end, and cuts what is left at the deadline. */
+export async function stop(server: NodeServer, deadline_seconds: number): Promise<void> {
+  if (!server.listening) return
+  const closed = Promise.withResolvers<void>()
+  server.close(() => closed.resolve())
+  // A connection becomes idle when its last answer is out; node would keep it for its next request.
+  const idle = setInterval(() => server.closeIdleConnections(), 20)
+  const deadline = setTimeout(() => server.closeAllConnections(), deadline_seconds * 1000)
+  await closed.promise
+  clearInterval(idle)
+  clearTimeout(deadline)
+}

@@ -1,0 +1,93 @@
+// Server-Sent Events from any source. An event is asked for only when the connection can take it, a comment is sent
+// when nothing else is, and the source is told to stop when the reader leaves or `signal` says so. A source that waits
+// must itself watch a signal: an async generator cannot be stopped in the middle of an `await`.
+import { toFault } from '../fault.ts'
+import type { Log } from '../log.ts'
+
+export type ServerSentEvent = { id?: string; event?: string; data: string }
+export type SseOptions = { heartbeat_seconds: number; signal: AbortSignal; log: Log }
+
+const encoder = new TextEncoder()
+const lines = (field: string, value: string) => `${field}: ${value.replace(/\r\n|\r|\n/g, `\n${field}: `)}\n`
+
+function formatEvent({ id, event, data }: ServerSentEvent): string {
+  return `${id === undefined ? '' : lines('id', id)}${event === undefined ? '' : lines('event', event)}${lines('data', data)}\n`
+}
+
+export function sse(events: AsyncIterable<ServerSentEvent>, options: SseOptions): Response {
+  const { signal, log } = options
+  const source = events[Symbol.asyncIterator]()
+  let next: Promise<IteratorResult<ServerSentEvent>> | undefined
+  let over = false
+  let wake = () => {}
+
+  function stop() {
+    if (over) return
+    over = true
+    signal.removeEventListener('abort', onAbort)
+    source.return?.().catch((error: unknown) => log.warn('an event source did not stop', { error }))
+    wake()
+  }
+  let onAbort = () => {}
+
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        onAbort = () => {
+          stop()
+          controller.close()
+        }
+        controller.enqueue(encoder.encode(': open\n\n'))
+        if (signal.aborted) onAbort()
+        else signal.addEventListener('abort', onAbort, { once: true })
+      },
+      // Resolves when something was written or the stream is over; until then it is not called again.
+      pull(controller) {
+        const pulled = Promise.withResolvers<void>()
+        const beat = setTimeout(() => write(': \n\n'), options.heartbeat_seconds * 1000)
+        wake = () => {
+          clearTimeout(beat)
+          pulled.resolve()
+        }
+        const settled = wake
+        const write = (text: string) => {
+          if (over || wake !== settled) return
+          controller.enqueue(encoder.encode(text))
+          settled()
+        }
+        const end = (last = '') => {
+          if (over) return
+          if (last) controller.enqueue(encoder.encode(last))
+          stop()
+          controller.close()
+        }
+        next ??= source.next()
+        const asked = next
+        asked.then(
+          (result) => {
+            if (next !== asked || wake !== settled) return
+            next = undefined
+            if (result.done) end()
+            else write(formatEvent(result.value))
+          },
+          (thrown: unknown) => {
+            if (over) return
+            const fault = toFault(thrown)
+            log.error('an event source failed', { id: fault.id, error: thrown })
+            end(formatEvent({ event: 'error', data: JSON.stringify({ error: fault.shape() }) }))
+          },
+        )
+        return pulled.promise
+      },
+      cancel: stop,
+    },
+    { highWaterMark: 1 },
+  )
+  return new Response(body, {
+    headers: {
+      'Content-Type': 'text/event-stream',
+      'Cache-Control': 'no-cache, no-transform',
+      'X-Accel-Buffering': 'no',
+    },
+  })
+}

@@ -1,0 +1,63 @@
+// The client as one file, for containers whose image does not have it. Made by the server at its start, which is why it
+// is quick and why its name says what is in it.
+import { createHash } from 'node:crypto'
+import { chmod, mkdir, rename, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+import { Fault, messageOf } from '../../internal/fault.ts'
+
+const entry = join(dirname(fileURLToPath(import.meta.url)), 'main.ts')
+
+/** So that a shell finds the client by name: it stands next to the bundle and, in mounted containers, next to a node. */
+const launcher = `#!/bin/sh
+here=$(dirname "$0")
+node=node
+if [ -x "$here/node" ]; then node="$here/node"; fi
+exec "$node" "$here/client.mjs" "$@"
+`
+
+/** The same sources give the same bytes, on every machine. */
+async function bundledClient(): Promise<{ code: Uint8Array; hash: string }> {
+  try {
+    const { outputFiles } = await build({
+      entryPoints: [entry],
+      bundle: true,
+      write: false,
+      platform: 'node',
+      target: 'node24',
+      format: 'esm',
+      minify: true,
+      keepNames: false,
+      legalComments: 'none',
+      absWorkingDir: join(dirname(entry), '..', '..'),
+      // CommonJS in a dependency asks for require, which a module does not have by itself.
+      banner: {
+        js: "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);",
+      },
+      logLevel: 'silent',
+    })
+    const code = outputFiles[0]!.contents
+    return { code, hash: createHash('sha256').update(code).update(launcher).digest('hex').slice(0, 16) }
+  } catch (error) {
+    throw new Fault('internal', `the client cannot be bundled: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+/** Writes `<into>/<hash>/client.mjs` and the launcher `oubliette-client` beside it. Safe to repeat. */
+export async function bundleClient(into: string): Promise<{ directory: string; file: string; hash: string }> {
+  const { code, hash } = await bundledClient()
+  const directory = join(into, hash)
+  await mkdir(directory, { recursive: true })
+  for (const [name, content] of [
+    ['client.mjs', code],
+    ['oubliette-client', launcher],
+  ] as const) {
+    // Renamed into place, because a container may be reading it.
+    const fresh = join(directory, `.${name}.${process.pid}`)
+    await writeFile(fresh, content)
+    await chmod(fresh, 0o755)
+    await rename(fresh, join(directory, name))
+  }
+  return { directory, file: join(directory, 'client.mjs'), hash }
+}

@@ -1,0 +1,80 @@
+// The droid's MCP server on stdio: one list of what this session may use, calls passed on as they come. It ends when its
+// stdin does or its parent is gone, so that none is left behind by an agent that died.
+import { Server } from '@modelcontextprotocol/server'
+import { type StdioServerHandle, serveStdio } from '@modelcontextprotocol/server/stdio'
+import { toFault } from '../../internal/fault.ts'
+import type { Progress } from '../../internal/relay/peer.ts'
+import { openLink } from './link.ts'
+import { asFailure, createTools, type Tools } from './tools.ts'
+import { version } from './version.ts'
+
+/** Some agents give a call up after a minute without a sign of life. */
+const ALIVE_MS = 15_000
+const PARENT_MS = 2000
+
+function makeServer(tools: Tools): Server {
+  const server = new Server(
+    { name: 'oubliette', version },
+    { capabilities: { tools: { listChanged: true } } },
+  )
+  server.setRequestHandler('tools/list', async (_request, context) => ({
+    tools: (await tools.list(context.mcpReq.signal)) as never,
+  }))
+  server.setRequestHandler('tools/call', async (request, context) => {
+    const token = context.mcpReq._meta?.progressToken
+    let step = 0
+    const tell = (update: Progress) => {
+      if (token === undefined) return
+      // Ours only ever grows, whatever the other side counts: that is what the protocol asks for.
+      step = Math.max(update.progress, step + 0.001)
+      void context.mcpReq
+        .notify({
+          method: 'notifications/progress',
+          params: { ...update, progress: step, progressToken: token },
+        })
+        // The one who asked is gone; the call is aborted by its own signal.
+        .catch(() => {})
+    }
+    const alive = setInterval(() => tell({ progress: step, message: 'waiting' }), ALIVE_MS)
+    try {
+      const { name, arguments: args = {} } = request.params
+      return (await tools.call(name, args, { signal: context.mcpReq.signal, on_progress: tell })) as never
+    } catch (error) {
+      if (context.mcpReq.signal.aborted) throw error
+      return asFailure(toFault(error)) as never
+    } finally {
+      clearInterval(alive)
+    }
+  })
+  return server
+}
+
+async function parentGone(signal: AbortSignal): Promise<void> {
+  const parent = process.ppid
+  await new Promise<void>((resolve) => {
+    const timer = setInterval(() => process.ppid !== parent && resolve(), PARENT_MS)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+    process.stdin.once('end', resolve)
+    process.stdin.once('close', resolve)
+    process.stdout.once('error', () => resolve())
+    timer.unref()
+  })
+}
+
+export async function serveMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<number> {
+  const servers = new Set<Server>()
+  const link = openLink(env, signal, () => {
+    // Nobody listens yet, or not any more: then nobody misses it.
+    for (const server of servers) void server.sendToolListChanged().catch(() => {})
+  })
+  const tools = createTools(link)
+  const serving: StdioServerHandle = serveStdio(() => {
+    const server = makeServer(tools)
+    servers.add(server)
+    server.onclose = () => servers.delete(server)
+    return server
+  })
+  await parentGone(signal)
+  await serving.close()
+  return 0
+}

@@ -1,0 +1,70 @@
+// Brings one session's journal to the server: one batch under way at a time, the next when it is committed, again from
+// the last committed event after each new connection.
+import { setTimeout as delay } from 'node:timers/promises'
+import { messageOf } from '../../internal/fault.ts'
+import type { Log } from '../../internal/log.ts'
+import type { Journal } from '../../internal/relay/journal.ts'
+import { type Peer, RawJson } from '../../internal/relay/peer.ts'
+import type { EventsAnswer } from '../../internal/relay/protocol.ts'
+
+const BATCH_BYTES = 256 * 1024
+const PAUSE_MS = 2000
+
+export interface Sender {
+  attach(peer: Peer, committed_seq: number): void
+  /** There may be something new. */
+  kick(): void
+  readonly all_committed: boolean
+}
+
+export function createSender(options: {
+  session_id: string
+  journal: Journal
+  log: Log
+  on_unknown(): void
+  on_committed(): void
+}): Sender {
+  const { session_id, journal, log } = options
+  let peer: Peer | undefined
+  let sending = false
+
+  async function pump(): Promise<void> {
+    if (sending) return
+    sending = true
+    let failures = 0
+    try {
+      while (peer?.open) {
+        const to = peer
+        const batch = journal.read(journal.acked_seq + 1, BATCH_BYTES)
+        if (!batch) break
+        const params = new RawJson(`{"session_id":${JSON.stringify(session_id)},"events":[${batch.events}]}`)
+        try {
+          const answer = (await to.request('events', params)) as EventsAnswer
+          failures = 0
+          if ('unknown' in answer) return options.on_unknown()
+          journal.ack(answer.committed_seq)
+          options.on_committed()
+        } catch (error) {
+          if (!to.open) continue
+          log.warn('events were not taken', { session_id, why: messageOf(error) })
+          await delay(Math.min(50 * 2 ** failures++, PAUSE_MS))
+        }
+      }
+    } finally {
+      sending = false
+    }
+  }
+
+  return {
+    attach(to, committed_seq) {
+      peer = to
+      journal.ack(committed_seq)
+      journal.skipTo(committed_seq + 1)
+      void pump()
+    },
+    kick: () => void pump(),
+    get all_committed() {
+      return journal.acked_seq === journal.next_seq - 1
+    },
+  }
+}

@@ -1,0 +1,127 @@
+// The container's main process: the parent of all droids, which lives whether or not there is a server. It finds the
+// journals of before, dials, hands over what was not acknowledged, and executes commands at most once.
+import { randomUUID } from 'node:crypto'
+import { readdirSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { exec } from '../../internal/droid/exec.ts'
+import { Fault } from '../../internal/fault.ts'
+import type { Log } from '../../internal/log.ts'
+import type { Handlers, Peer } from '../../internal/relay/peer.ts'
+import type { ExecCommand, HelloAnswer, StartSession } from '../../internal/relay/protocol.ts'
+import { PROTOCOL_VERSION } from '../../internal/relay/wire.ts'
+import { lookAround, socketOf } from './around.ts'
+import { fitFrame } from './fit-frame.ts'
+import { listenForModels } from './models.ts'
+import { openSession, type Session } from './session.ts'
+import { keepConnected } from './uplink.ts'
+import { version } from './version.ts'
+
+/** Sessions that are over, kept so that a late repeat of a command finds its answer. */
+const KEPT = 1000
+const SHUTDOWN_MS = 3000
+
+export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortSignal): Promise<void> {
+  const models = await listenForModels(socketOf(env), log)
+  const around = lookAround(env, log, models.url)
+  const boot_id = randomUUID()
+  const sessions = new Map<string, Session>()
+  let peer: Peer | undefined
+
+  const forget = async (session_id: string): Promise<void> => {
+    const session = sessions.get(session_id)
+    sessions.delete(session_id)
+    await session?.drop()
+    rmSync(join(around.scratch_dir, session_id), { recursive: true, force: true })
+  }
+  const open = (session_id: string): Session => {
+    const session = openSession(session_id, around, () => void forget(session_id))
+    sessions.set(session_id, session)
+    return session
+  }
+  const known = (session_id: string): Session => {
+    const session = sessions.get(session_id)
+    if (!session) throw new Fault('not_found', `this container holds no session ${session_id}`)
+    return session
+  }
+  const prune = () => {
+    const quiet = [...sessions.values()].filter((session) => session.quiet)
+    for (const session of quiet.slice(0, Math.max(0, quiet.length - KEPT))) void forget(session.session_id)
+  }
+
+  const past = readdirSync(around.journal_dir)
+    .filter((name) => /^gogol_[0-9a-z]+$/.test(name))
+    .map((name) => ({ name, at: statSync(join(around.journal_dir, name)).mtimeMs }))
+    .sort((a, b) => a.at - b.at)
+  for (const { name } of past) open(name).recover()
+  prune()
+
+  const passOn =
+    (name: 'prompt' | 'cancel' | 'end' | 'permission_answer') =>
+    (params: unknown): Promise<unknown> => {
+      const command = params as { session_id: string; command_id: string }
+      return known(command.session_id).execute(name, command)
+    }
+  const handlers: Handlers = {
+    start_session(params) {
+      const command = params as StartSession
+      const session = sessions.get(command.session_id) ?? open(command.session_id)
+      if (peer) session.sender.attach(peer, session.acked_seq)
+      prune()
+      return session.execute('start_session', command)
+    },
+    prompt: passOn('prompt'),
+    cancel: passOn('cancel'),
+    end: passOn('end'),
+    permission_answer: passOn('permission_answer'),
+    async forget(params) {
+      await forget((params as { session_id: string }).session_id)
+      return { accepted: true }
+    },
+    async exec(params, call) {
+      const result = await exec(params as ExecCommand, {
+        env: around.env,
+        default_dir: process.cwd(),
+        scratch_dir: around.scratch_dir,
+        pipes: around.pipes,
+        signal: call.signal,
+      })
+      return fitFrame(result)
+    },
+    ping: () => ({ now: new Date().toISOString() }),
+    state: () => ({
+      boot_id,
+      rss_bytes: process.memoryUsage.rss(),
+      sessions: [...sessions.values()].filter((it) => !it.quiet).map((it) => it.state()),
+    }),
+  }
+
+  await keepConnected({
+    socket: around.socket,
+    handlers,
+    log,
+    signal,
+    hello: () => ({
+      role: 'supervisor',
+      protocol: PROTOCOL_VERSION,
+      client_version: version,
+      proof: around.proof(),
+      boot_id,
+      sessions: [...sessions.values()].filter((it) => !it.quiet).map((it) => it.state()),
+    }),
+    connected(to, raw) {
+      const answer = raw as HelloAnswer
+      peer = to
+      for (const session_id of answer.unknown) void forget(session_id)
+      for (const [session_id, session] of sessions)
+        session.sender.attach(to, answer.committed[session_id] ?? session.acked_seq)
+    },
+  })
+  // A droid that waits for a server that is away must not hold the container up.
+  await Promise.race([
+    Promise.all([...sessions.values()].map((session) => session.end(SHUTDOWN_MS))),
+    delay(SHUTDOWN_MS + 1000, undefined, { ref: false }),
+  ])
+  around.pipes.dispose()
+  models.close()
+}

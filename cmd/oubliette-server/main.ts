@@ -1,0 +1,32 @@
+// The program behind `./oubliette`: finds the command, runs it, and turns whatever it throws into one line and an exit
+// code. Each command is loaded only when it is wanted, so that a small one starts fast.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { checkout } from './command.ts'
+import { commandHelp, findCommand, overview } from './commands.ts'
+import { explain } from './explain.ts'
+
+const version = () =>
+  (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
+
+async function main([name, ...args]: string[]): Promise<number> {
+  if (name === '--version' || name === '-V') {
+    process.stdout.write(`oubliette ${version()} (Node ${process.versions.node})\n`)
+    return 0
+  }
+  if (name === undefined || name === 'help' || name === '--help' || name === '-h') {
+    const [about] = args
+    process.stdout.write(about ? await commandHelp(about) : await overview())
+    return 0
+  }
+  const command = await findCommand(name)
+  if (args[0] === '--help' || args[0] === '-h') {
+    process.stdout.write(await commandHelp(name))
+    return 0
+  }
+  return (await command.run(args)) ?? 0
+}
+
+// A reader that has seen enough (`| head`) is no error of ours.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
+process.exitCode = await main(process.argv.slice(2)).catch(explain)

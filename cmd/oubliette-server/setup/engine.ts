@@ -1,0 +1,163 @@
+// Makes sure of a Docker engine. One that answers is used as it is and never touched. Where none answers and the machine
+// is ours to change (Debian or Ubuntu, root, no DOCKER_HOST), the distribution's docker.io is installed and started with
+// live-restore, so that containers outlive a restart of the engine. Everywhere else one line says what to do.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Fault, messageOf } from '../../../internal/fault.ts'
+import type { Runtime } from '../../../internal/runtime/runtime.ts'
+import type { Progress } from './progress.ts'
+
+type Engine = Pick<Runtime, 'ping'>
+type Version = { engine: string; version: string }
+
+const daemon_json = '/etc/docker/daemon.json'
+const start_deadline_ms = 60_000
+
+const read = (file: string): string => {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+/** Does this machine take packages by apt as Debian does? Decided by os-release, as its derivatives say it. */
+export function isDebian(os_release: string): boolean {
+  const ids = [...os_release.matchAll(/^ID(?:_LIKE)?=(.*)$/gm)].flatMap((match) =>
+    match[1]!.replaceAll(/["']/g, '').split(/\s+/),
+  )
+  return ids.includes('debian') || ids.includes('ubuntu')
+}
+
+const installed = (program: string) =>
+  [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/sbin'].some((folder) =>
+    existsSync(join(folder, program)),
+  )
+
+const hasSystemd = () => existsSync('/run/systemd/system')
+
+async function run(command: string[], progress: Progress): Promise<void> {
+  const [program = '', ...args] = command
+  const child = spawn(program, args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+  })
+  let tail = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      tail = (tail + text).slice(-4000)
+      progress.detail(text.trimEnd().split('\n').at(-1) ?? '')
+    })
+  const code = await new Promise<number>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', (status) => resolve(status ?? 1))
+  })
+  if (code === 0) return
+  const errors = tail.split('\n').filter((line) => /^(E:|W:|error|failed)/i.test(line))
+  throw new Fault(
+    'unavailable',
+    `"${command.join(' ')}" failed: ${errors.join(' ').slice(0, 400) || `exit code ${code}`}`,
+  )
+}
+
+async function install(progress: Progress): Promise<void> {
+  progress.step('installing a Docker engine (docker.io, about half a minute)…')
+  // Before the package's own scripts may start the engine: it should have live-restore from its first start.
+  if (!existsSync(daemon_json)) {
+    mkdirSync('/etc/docker', { recursive: true })
+    writeFileSync(daemon_json, '{ "live-restore": true }\n')
+  }
+  const apt = ['apt-get', '-o', 'DPkg::Lock::Timeout=300']
+  await run([...apt, 'update'], progress)
+  await run([...apt, 'install', '-y', '--no-install-recommends', 'docker.io', 'iptables'], progress)
+}
+
+async function answers(engine: Engine): Promise<Version | undefined> {
+  try {
+    return await engine.ping(AbortSignal.timeout(3000))
+  } catch {
+    return undefined
+  }
+}
+
+/** Until it answers, the child is gone, or the time is over. */
+async function wait(engine: Engine, child: ChildProcess | undefined): Promise<Version | undefined> {
+  const deadline = Date.now() + start_deadline_ms
+  while (Date.now() < deadline) {
+    const version = await answers(engine)
+    if (version) return version
+    if (child && child.exitCode !== null) return undefined
+    await sleep(200)
+  }
+  return undefined
+}
+
+async function start(engine: Engine, home: string, progress: Progress): Promise<Version> {
+  progress.step('starting the Docker engine…')
+  if (hasSystemd()) {
+    await run(['systemctl', 'enable', '--now', 'docker'], progress)
+    const version = await wait(engine, undefined)
+    if (version) return version
+    throw new Fault('unavailable', 'the Docker engine was started but does not answer', {
+      hint: 'systemctl status docker',
+    })
+  }
+  const log = join(home, 'logs', 'dockerd.log')
+  mkdirSync(join(home, 'logs'), { recursive: true })
+  // Named twice, in the file and as a flag, the engine refuses to start.
+  const args = read(daemon_json).includes('live-restore') ? [] : ['--live-restore']
+  // After a kill the first start can fail over stale pid files of containerd; the second then succeeds.
+  for (const attempt of [1, 2]) {
+    const out = openSync(log, 'a')
+    const child = spawn('dockerd', args, { detached: true, stdio: ['ignore', out, out] })
+    child.once('error', (error) => progress.detail(messageOf(error)))
+    child.unref()
+    const version = await wait(engine, child)
+    if (version) return version
+    if (attempt === 1) progress.step('the Docker engine did not come up, trying once more…')
+  }
+  const last = read(log).trim().split('\n').at(-1) ?? ''
+  throw new Fault('unavailable', `the Docker engine does not start: ${last.slice(0, 300)}`, {
+    hint: `its log is ${log}`,
+  })
+}
+
+export async function ensureEngine(
+  engine: Engine,
+  where: { home: string; docker_host: string | undefined },
+  progress: Progress,
+): Promise<Version> {
+  let reason: string
+  try {
+    return await engine.ping(AbortSignal.timeout(10_000))
+  } catch (error) {
+    reason = messageOf(error)
+  }
+  if (where.docker_host)
+    throw new Fault(
+      'unavailable',
+      `the Docker engine at DOCKER_HOST=${where.docker_host} does not answer: ${reason}`,
+      {
+        hint: 'start it, or unset DOCKER_HOST to use the local one',
+      },
+    )
+  const root = process.getuid?.() === 0
+  if (!root || !isDebian(read('/etc/os-release')))
+    throw new Fault('unavailable', `no Docker engine answers: ${reason}`, {
+      hint: root
+        ? 'install Docker and start it, or set DOCKER_HOST'
+        : 'start Docker and make sure that you may use it (group docker), or set DOCKER_HOST',
+    })
+  // Somebody's engine is just starting: give it its time instead of starting a second one.
+  const pid = Number(read('/var/run/docker.pid'))
+  if (pid > 0 && read(`/proc/${pid}/comm`).trim() === 'dockerd') {
+    progress.step('waiting for the Docker engine…')
+    const version = await wait(engine, undefined)
+    if (version) return version
+    throw new Fault('unavailable', `the Docker engine runs (process ${pid}) but does not answer`)
+  }
+  if (!installed('dockerd')) await install(progress)
+  return (await answers(engine)) ?? start(engine, where.home, progress)
+}

@@ -1,0 +1,25 @@
+// npm ci, the first thing that happens in a fresh checkout, refuses a lock that lacks an optional package. npm itself
+// leaves those of other platforms out when the registry at hand does not have them, so a lock can be broken unseen.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { checkout } from '../command.ts'
+
+type Entry = { optionalDependencies?: Record<string, string> }
+
+test('the lock file has every optional package of every platform', () => {
+  const { packages } = JSON.parse(readFileSync(join(checkout, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, Entry>
+  }
+  const resolves = (from: string, name: string): boolean => {
+    if (Object.hasOwn(packages, `${from ? `${from}/` : ''}node_modules/${name}`)) return true
+    if (from === '') return false
+    return resolves(from.slice(0, Math.max(0, from.lastIndexOf('/node_modules/'))), name)
+  }
+  const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
+    Object.entries(optionalDependencies)
+      .filter(([name]) => !resolves(path, name))
+      .map(([name, version]) => `${name}@${version}`),
+  )
+  expect(missing).toEqual([])
+})

@@ -1,0 +1,20 @@
+// What has to be there before a server can run or be tested: an engine that answers and the images of the container
+// types. Everything is left alone that is there already.
+import type { Settings } from '../../../internal/config.ts'
+import { ensureEngine } from './engine.ts'
+import { ensureImages } from './images.ts'
+import type { Progress } from './progress.ts'
+import { engineOf } from './runtime.ts'
+
+/** `also`: further container types that are wanted. */
+export async function setUp(settings: Settings, progress: Progress, also: string[] = []): Promise<void> {
+  // Set-up makes images only, and those belong to no instance.
+  const runtime = await engineOf(settings, 'set-up')
+  try {
+    await ensureEngine(runtime, settings, progress)
+    const wanted = new Set(['base', settings.config.default_container_type, ...also])
+    await ensureImages(runtime, [...wanted], progress)
+  } finally {
+    progress.end()
+  }
+}

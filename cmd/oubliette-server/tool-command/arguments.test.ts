@@ -1,0 +1,89 @@
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { parseArguments } from './arguments.ts'
+import { fieldsOf } from './fields.ts'
+
+const fields = fieldsOf(
+  z.strictObject({
+    project_id: z.string(),
+    command: z.union([z.string(), z.array(z.string())]),
+    working_dir: z.string().optional(),
+    timeout_seconds: z.number().default(60),
+    init_git: z.boolean().default(true),
+    protected_paths: z.array(z.string()).optional(),
+    env: z.record(z.string(), z.string()).optional(),
+    limits: z.strictObject({ memory_mb: z.int().optional(), cpus: z.number().optional() }).optional(),
+    targets: z.array(z.strictObject({ id: z.string(), share: z.number().optional() })).optional(),
+  }),
+)
+const parse = (...words: string[]) => parseArguments(words, fields).args
+const required = ['--project-id', 'p', '--command', 'c']
+
+test('words without a flag fill the required fields in order, then optional text', () => {
+  expect(parse('p1', 'ls -l')).toEqual({ project_id: 'p1', command: 'ls -l' })
+  expect(parse('p1', 'ls', '/x')).toEqual({ project_id: 'p1', command: 'ls', working_dir: '/x' })
+  expect(parse('--project-id', 'p1', 'ls')).toEqual({ project_id: 'p1', command: 'ls' })
+})
+
+test('what follows -- is one field as a whole, a list where the field takes one', () => {
+  expect(parse('p1', '--', 'ls', '--json', '-l')).toEqual({
+    project_id: 'p1',
+    command: ['ls', '--json', '-l'],
+  })
+})
+
+test('flags take both spellings and both ways of giving a value', () => {
+  expect(parse(...required, '--timeout_seconds=5', '--working-dir', '/x')).toMatchObject({
+    timeout_seconds: 5,
+    working_dir: '/x',
+  })
+})
+
+test('booleans stand alone, say their value, or are negated', () => {
+  expect(parse(...required, '--init-git').init_git).toBe(true)
+  expect(parse(...required, '--init-git', 'false').init_git).toBe(false)
+  expect(parse(...required, '--no-init-git').init_git).toBe(false)
+})
+
+test('lists are repeated flags or JSON', () => {
+  expect(parse(...required, '--protected-paths', 'a', '--protected-paths', 'b').protected_paths).toEqual([
+    'a',
+    'b',
+  ])
+  expect(parse(...required, '--protected-paths', '["a"]').protected_paths).toEqual(['a'])
+})
+
+test('items of a list of objects are JSON or key=value pairs', () => {
+  expect(parse(...required, '--targets', 'id=a', '--targets', 'id=b,share=2').targets).toEqual([
+    { id: 'a' },
+    { id: 'b', share: 2 },
+  ])
+  expect(parse(...required, '--targets', '{"id":"a"}').targets).toEqual([{ id: 'a' }])
+  expect(parse(...required, '--targets', '[{"id":"a"}]').targets).toEqual([{ id: 'a' }])
+  expect(() => parse(...required, '--targets', 'a')).toThrow(/JSON or key=value/)
+})
+
+test('objects are JSON or key=value, with numbers where the schema has numbers', () => {
+  expect(parse(...required, '--limits', '{"memory_mb":512}').limits).toEqual({ memory_mb: 512 })
+  expect(parse(...required, '--limits', 'memory_mb=512', '--limits', 'cpus=0.5').limits).toEqual({
+    memory_mb: 512,
+    cpus: 0.5,
+  })
+  expect(parse(...required, '--env', 'A=b=c').env).toEqual({ A: 'b=c' })
+})
+
+test('a wrong use is told in one sentence', () => {
+  expect(() => parse('p1')).toThrow('missing: --command')
+  expect(() => parse('p1', 'ls', '/x', 'extra')).toThrow('"extra" is one word too many')
+  expect(() => parse('p1', 'ls', '-l')).toThrow('unknown option -l')
+  expect(() => parse(...required, '--timeout-seconds', 'soon')).toThrow('takes a number')
+  expect(() => parse(...required, '--working-dir')).toThrow('needs a value')
+  expect(() => parse(...required, '--project-id', 'q')).toThrow('given twice')
+  expect(() => parse(...required, '--limits', '{')).toThrow('not valid JSON')
+  expect(() => parse(...required, '--wrking-dir', 'x')).toThrow('unknown option --wrking-dir')
+})
+
+test('--json and --help are ours', () => {
+  expect(parseArguments([...required, '--json'], fields).json).toBe(true)
+  expect(parseArguments(['--help'], fields).help).toBe(true)
+})

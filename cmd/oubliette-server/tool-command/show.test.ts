@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { show } from './show.ts'
+
+test('a list is a table with what else came along below it', () => {
+  const { stdout } = show({
+    projects: [
+      { project_id: 'a', name: 'one', limits: { cpus: 1 } },
+      { project_id: 'bbb', name: 'two', limits: { cpus: 2 } },
+    ],
+    next_cursor: null,
+    total: 2,
+  })
+  expect(stdout).toBe('project_id  name\na           one\nbbb         two\n\ntotal  2\n')
+})
+
+test('an empty list says so', () => {
+  expect(show({ projects: [], next_cursor: null }).stdout).toBe('no projects\n')
+})
+
+test('a thing is a record, whatever lists it has', () => {
+  expect(show({ id: 'x', requires: [] }).stdout).toBe('id        x\nrequires  []\n')
+  expect(show({ name: 'one', limits: { cpus: 1 } }).stdout).toBe('name    one\nlimits\n  cpus  1\n')
+})
+
+test('a command speaks for itself and hands on its exit code', () => {
+  expect(show({ exit_code: 3, stdout: 'out', stderr: 'err', truncated: true, duration_ms: 5 })).toEqual({
+    stdout: 'out',
+    stderr: 'erroubliette: the output is longer; this is its beginning\n',
+    code: 3,
+  })
+})

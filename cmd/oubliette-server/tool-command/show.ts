@@ -1,0 +1,74 @@
+// A tool's result for a person: a list as a table, a thing as a record, the outcome of a command as that command's own
+// output and exit code. `--json` is for programs.
+type Row = Record<string, unknown>
+
+const isRow = (value: unknown): value is Row =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const cell = (value: unknown): string => {
+  if (value === null || value === undefined) return '-'
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+// The last column may be as long as it likes: it pushes nothing aside.
+const clipped = (text: string, width: number, last: boolean): string =>
+  last || text.length <= width ? text.padEnd(width) : `${text.slice(0, width - 1)}…`
+
+function table(rows: Row[]): string {
+  // What is nested, and what no row has, is left to --json.
+  const flat = (value: unknown) =>
+    value !== null && value !== '' && typeof value !== 'object' && value !== undefined
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((column) =>
+    rows.some((row) => flat(row[column])),
+  )
+  const lines = [columns, ...rows.map((row) => columns.map((column) => cell(row[column]).split('\n')[0]!))]
+  const widths = columns.map((_, at) => Math.min(60, Math.max(...lines.map((line) => line[at]!.length))))
+  return lines
+    .map((line) =>
+      line
+        .map((text, at) => clipped(text, widths[at]!, at === columns.length - 1))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+function record(row: Row, indent = ''): string {
+  const width = Math.max(0, ...Object.keys(row).map((key) => key.length))
+  return Object.entries(row)
+    .map(([key, value]) => {
+      if (isRow(value) && Object.keys(value).length > 0)
+        return `${indent}${key}\n${record(value, `${indent}  `)}`
+      const text = cell(value)
+      const body = text.includes('\n') ? `\n${text.trimEnd()}` : text
+      return `${indent}${key.padEnd(width)}  ${body}`
+    })
+    .join('\n')
+}
+
+/** What to print, and the exit code that the result stands for. */
+export function show(result: Row): { stdout: string; stderr: string; code: number } {
+  if (typeof result.stdout === 'string' && typeof result.exit_code === 'number') {
+    const notes = [
+      result.timed_out === true ? 'oubliette: the command was stopped after its time-out\n' : '',
+      result.truncated === true ? 'oubliette: the output is longer; this is its beginning\n' : '',
+    ]
+    return {
+      stdout: result.stdout,
+      stderr: `${result.stderr ?? ''}${notes.join('')}`,
+      code: result.exit_code,
+    }
+  }
+  // A list says so by its first field; further on, a list is only one property of a thing.
+  const [name = '', rows] = Object.entries(result)[0] ?? []
+  if (!Array.isArray(rows) || !rows.every(isRow))
+    return { stdout: `${record(result)}\n`, stderr: '', code: 0 }
+  const others = Object.fromEntries(
+    Object.entries(result).filter(([key, value]) => key !== name && value !== null && value !== undefined),
+  )
+  const parts = [
+    rows.length > 0 ? table(rows) : `no ${name.replaceAll('_', ' ')}`,
+    Object.keys(others).length > 0 ? record(others) : '',
+  ]
+  return { stdout: `${parts.filter(Boolean).join('\n\n')}\n`, stderr: '', code: 0 }
+}

@@ -1,0 +1,6 @@
+// The container's side of the way to the models, as the supervisor has it: a process of its own.
+import { listenForModels } from '../../cmd/oubliette-client/models.ts'
+import { createLog } from '../../internal/log.ts'
+
+const { url } = await listenForModels(process.argv[2]!, createLog({ level: 'error' }))
+process.send?.({ url })

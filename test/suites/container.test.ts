@@ -177,8 +177,15 @@ describe('logs', () => {
     const project_id = await booted.project()
     await start(project_id)
     await booted.exec(project_id, 'for i in $(seq 50); do echo line-$i; done > /proc/1/fd/1')
-    await until(async () => texts(await logs(project_id)).includes('line-50'), { what: 'all are there' })
-    const all = texts(await logs(project_id, { tail: 1000 }))
+    // The supervisor says so when it is connected, which may be before or after the lines; then the log is at rest.
+    const all = await until(
+      async () => {
+        const lines = texts(await logs(project_id, { tail: 1000 }))
+        const said = (part: string) => lines.some((text) => text.includes(part))
+        return said('line-50') && said('connected to the server') && lines
+      },
+      { what: 'all are there' },
+    )
     expect(all.filter((text) => text.startsWith('line-'))).toHaveLength(50)
     expect(texts(await logs(project_id, { tail: 3 }))).toEqual(all.slice(-3))
     expect(texts(await logs(project_id, { tail: 0 }))).toEqual([])

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { belonging } from '../../internal/droid/processes.ts'
+import { Fault } from '../../internal/fault.ts'
 import { type Rig, startRig, until } from '../agents/supervisor-rig.ts'
 
 const shell = { kind: 'shell' as const }
@@ -20,7 +21,13 @@ async function startShell(rig: Rig, script: string, more: Record<string, unknown
     turn,
     ...more,
   }
-  await (await rig.link()).send('start_session', command)
+  // As a server does: a command that its connection did not survive is repeated on the next one, under the same id.
+  for (;;) {
+    const link = await rig.link()
+    const answer = await link.send('start_session', command).catch((error: Fault) => error)
+    if (!(answer instanceof Fault)) break
+    if (link.peer.open || answer.kind !== 'unavailable') throw answer
+  }
   return { session_id, turn_id: turn.turn_id, command }
 }
 

@@ -71,28 +71,25 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     response.writeHead(incoming.statusCode ?? 502, passedOn(incoming.headers))
     response.flushHeaders()
     const { promise: over, resolve: end } = Promise.withResolvers<boolean>()
-    let gathering = false
     /** What was read at once is written at once: a provider's pieces are small. Nothing waits for what comes later. */
-    const together = () => {
-      if (gathering) return
-      gathering = true
-      response.cork()
-      process.nextTick(() => {
-        gathering = false
-        response.uncork()
-      })
-    }
-    incoming.on('data', (chunk: Buffer) => {
-      meter?.take(chunk)
-      together()
-      if (response.write(chunk)) return
+    let pieces: Buffer[] = []
+    const pass = () => {
+      if (pieces.length === 0) return
+      const read = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
+      pieces = []
+      meter?.take(read)
+      if (response.write(read)) return
       incoming.pause()
       response.once('drain', () => incoming.resume())
+    }
+    incoming.on('data', (piece: Buffer) => {
+      if (pieces.push(piece) === 1) process.nextTick(pass)
     })
     incoming.once('end', () => end(true))
     incoming.once('close', () => end(incoming.complete))
     incoming.once('error', () => end(false))
     const whole = await over
+    pass()
     // A stream that broke must not look like one that ended.
     if (whole) response.end()
     else response.destroy()

@@ -13,7 +13,7 @@ const main = join(import.meta.dirname, '../../cmd/oubliette-server/main.ts')
 let booted: Booted
 
 beforeAll(async () => {
-  booted = await boot()
+  booted = await boot({ env: { ANTHROPIC_API_KEY: '' } })
   await booted.ok('project', { action: 'create', name: 'quick', network: 'none' })
 })
 afterAll(() => booted?.stop())
@@ -134,6 +134,18 @@ describe('oubliette run', () => {
       code: 1,
       err: expect.stringContaining('no droid "nobody"'),
     })
+  })
+
+  test('names the key that a droid needs and that is missing, and starts nothing', async () => {
+    const running = start(['run', '--droid', 'claude', 'hello'])
+    expect(await running.code).toBe(1)
+    expect(running.out).toBe('')
+    expect(running.err).toContain('droid "claude" needs a key for anthropic or bedrock, and there is none')
+    expect(running.err).toContain(
+      'set ANTHROPIC_API_KEY in the environment of the server, or add credentials.<name>',
+    )
+    const { projects } = await booted.ok('project', { action: 'list', name_contains: 'claude' })
+    expect(projects).toMatchObject([{ container_type: 'claude', container: { status: 'absent' } }])
   })
 
   test('brings the server up if none answers', { timeout: 120_000 }, async () => {

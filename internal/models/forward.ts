@@ -74,11 +74,11 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     /** What was read at once is written at once: a provider's pieces are small. Nothing waits for what comes later. */
     let pieces: Buffer[] = []
     const pass = () => {
-      if (pieces.length === 0) return
       const read = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
       pieces = []
       meter?.take(read)
-      if (response.write(read)) return
+      // To write to one that is gone would be an error of its own; that it is gone is known already.
+      if (response.destroyed || response.write(read)) return
       incoming.pause()
       response.once('drain', () => incoming.resume())
     }
@@ -89,7 +89,6 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     incoming.once('close', () => end(incoming.complete))
     incoming.once('error', () => end(false))
     const whole = await over
-    pass()
     // A stream that broke must not look like one that ended.
     if (whole) response.end()
     else response.destroy()

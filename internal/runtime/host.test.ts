@@ -13,6 +13,14 @@ describe('what a build takes from the host', () => {
     expect(args).not.toHaveProperty('HTTPS_PROXY')
   })
 
+  it('is its package registry, unless a password is part of the address', () => {
+    const passed = (value: string) => hostBuildArguments({ npm_config_registry: value }).NPM_CONFIG_REGISTRY
+    expect(passed('https://packages.example/npm/')).toBe('https://packages.example/npm/')
+    expect(passed('https://user:word@packages.example/npm/')).toBeUndefined()
+    expect(passed('nonsense')).toBeUndefined()
+    expect(hostBuildArguments({})).not.toHaveProperty('NPM_CONFIG_REGISTRY')
+  })
+
   it('is its network too when the proxy listens on its loopback only', () => {
     expect(needsHostNetwork({ https_proxy: 'http://user:word@127.0.0.1:3128' })).toBe(true)
     expect(needsHostNetwork({ https_proxy: 'http://proxy.example:3128' })).toBe(false)

@@ -1,4 +1,5 @@
-// What image builds take over from the host, as company networks need: the certificates it trusts and its proxies.
+// What image builds take over from the host, as company networks need: the certificates it trusts, its proxies and its
+// package registry.
 import { readFile } from 'node:fs/promises'
 
 const certificates = '/etc/ssl/certs/ca-certificates.crt'
@@ -32,12 +33,20 @@ async function firstReadable(files: (string | undefined)[]): Promise<Buffer | un
   return undefined
 }
 
+/** Unlike the proxies', this argument stays in the image's history: an address with a password in it is not passed on. */
+function hostRegistry(env: NodeJS.ProcessEnv): Record<string, string> {
+  const value = env.NPM_CONFIG_REGISTRY ?? env.npm_config_registry
+  const url = value ? URL.parse(value) : null
+  return !url || url.username || url.password ? {} : { NPM_CONFIG_REGISTRY: url.href }
+}
+
 /** Build arguments; the proxies' are predefined ones, which the engine keeps out of the image's history. */
 export function hostBuildArguments(env: NodeJS.ProcessEnv = process.env): Record<string, string> {
   const args: Record<string, string> = {
     SSL_CERT_FILE: certificates,
     NODE_EXTRA_CA_CERTS: certificates,
     CURL_CA_BUNDLE: certificates,
+    ...hostRegistry(env),
   }
   for (const name of ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY']) {
     const value = env[name] ?? env[name.toLowerCase()]

@@ -10,6 +10,8 @@ export type Step =
   | Call
   /** The first of these tools that the agent has. */
   | { any: Call[] }
+  /** Calls this until the agent has a tool of that name; for those that find their tools by searching. */
+  | { until: string; search: Call }
   | { error: number; message?: string; times?: number; then?: string }
   /** The connection breaks in the middle of the answer, so many times. */
   | { break_off: string; times: number }
@@ -37,12 +39,17 @@ const pattern = /\[\[script (.*?) script\]\]/gs
 export const prompt = (steps: Step[], words = 'Please do this.'): string =>
   `${words} [[script ${JSON.stringify(steps)} script]]`
 
+/** What is said along with a search, so that it can be told from the steps of a script, however often it takes. */
+const searching = 'Let me look for'
+
 function place(turns: Conversation['turns']): { steps: Step[]; at: number; text: string } | undefined {
   for (let index = turns.length - 1; index >= 0; index--) {
     const { role, text } = turns[index]!
     const found = role === 'user' ? [...text.matchAll(pattern)].at(-1)?.[1] : undefined
     if (found === undefined) continue
-    const at = turns.slice(index).filter((turn) => turn.role === 'assistant').length
+    const at = turns
+      .slice(index)
+      .filter((turn) => turn.role === 'assistant' && !turn.text.startsWith(searching)).length
     return { steps: JSON.parse(found) as Step[], at, text: found }
   }
   return undefined
@@ -78,8 +85,14 @@ export function createActor() {
   return function answer({ tools, turns }: Conversation): Answer {
     // Titles and summaries, which agents ask for on the side, come without tools.
     const found = tools.length === 0 ? undefined : place(turns)
-    const step = found?.steps[found.at]
-    if (!found || !step) return text('All done.')
+    const missing = found?.steps.find((it) => 'until' in it && !named(tools, it.until))
+    if (missing && 'until' in missing) {
+      const said: Part = { type: 'text', text: `${searching} ${missing.until}.` }
+      const asked = call(tools, [missing.search])
+      return 'parts' in asked ? { ...asked, parts: [said, ...asked.parts] } : asked
+    }
+    const step = found?.steps.filter((it) => !('until' in it))[found.at]
+    if (!found || !step || 'until' in step) return text('All done.')
     const key = `${found.at} ${found.text}`
     if ('error' in step) {
       const refused = count(key) <= (step.times ?? Number.POSITIVE_INFINITY)

@@ -2,6 +2,7 @@
 // Like `agents.test.ts`, for `./oubliette test --agents`.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type AgentWorld, agentCases, agentWorld } from '../fixtures/agents.ts'
+import { findSecret } from '../fixtures/canary.ts'
 import { completionOf, get, history } from '../fixtures/sessions.ts'
 import { until } from '../harness/wait.ts'
 import { prompt } from '../models/script.ts'
@@ -98,3 +99,11 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, asking
     await world.booted.ok('session', { action: 'end', session_id: other })
   })
 })
+
+test.runIf(enabled)(
+  'afterwards the key is found nowhere but in the config of the server',
+  { timeout: minutes(5) },
+  async () => {
+    expect((await findSecret(world.booted, world.key)).found).toEqual([])
+  },
+)

@@ -30,7 +30,7 @@ afterAll(() => world?.stop())
 const only = process.env.OUBLIETTE_TEST_AGENT
 const cases = agentCases.filter(({ droid }) => only === undefined || droid === only)
 
-describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], whole_messages }) => {
+describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], plan, whole_messages }) => {
   let project_id: string
   let session_id: string
   const caller_tools = [
@@ -86,6 +86,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], w
     async () => {
       const steps: Step[] = [
         ...find,
+        ...(plan ? [plan] : []),
         { call: 'desk_note', args: { text: 'remember me' } },
         { call: 'oubliette_workspace', args: { action: 'list', project_id } },
         write('made.txt', `by ${droid}`),
@@ -132,6 +133,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], w
         'caller_tool_request',
         'caller_tool_result',
         'completion',
+        ...(plan ? ['plan'] : []),
       ])
         expect(kinds, `events of ${droid}`).toContain(kind)
       expect(textOf(all, 'assistant')).toContain('Everything is in place now.')

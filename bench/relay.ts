@@ -24,10 +24,15 @@ async function pair(place: Place) {
   const { url, token, session_id, since, socket, api_key } = place
   const caller = await ready(fork(script('caller'), [url, token, session_id, String(since)]))
   const droid = await ready(fork(script('droid'), [socket, api_key]))
+  // Without its other half, either would wait for ever.
+  const broken = Promise.race([caller, droid].map((child) => once(child, 'exit'))).then(() => {
+    throw new Error('a part of the benchmark ended in the middle')
+  })
+  broken.catch(() => {})
   return {
     async run(at_once: number, calls: number): Promise<Run> {
       droid.send({ at_once, calls })
-      return ((await once(droid, 'message')) as [Run])[0]
+      return ((await Promise.race([once(droid, 'message'), broken])) as [Run])[0]
     },
     stop: () => [caller, droid].forEach((child) => void child.kill()),
   }

@@ -44,6 +44,8 @@ const http = createHttp((incoming, outgoing) => {
     outgoing.writeHead(200, { 'content-type': 'application/json' }).end(body)
   })
 })
+// Between its rounds it is quiet for longer than the few seconds after which Node hangs up.
+http.keepAliveTimeout = 600_000
 http.listen(0, '127.0.0.1', () => {
   const address = http.address()
   process.stdout.write(`${JSON.stringify(address)}\n`)

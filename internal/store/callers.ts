@@ -2,6 +2,7 @@
 import { type Selectable, sql } from 'kysely'
 import { lockNumber, type PlacedEvent } from './events.ts'
 import type { Db } from './open.ts'
+import { prepared } from './prepared.ts'
 import type { CallerRequestsTable, CallerTool, SessionCallersTable } from './schema.ts'
 import type { SessionRow } from './sessions.ts'
 
@@ -84,6 +85,12 @@ export type TouchedSession = Pick<
   'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status'
 >
 
+type Written = TouchedSession & { first_index: number; types: string[]; data: PlacedEvent['data'][] }
+
+const write = prepared<{ written: Written[] }, [number, string, string]>('caller_calls', (db) =>
+  sql<{ written: Written[] }>`select caller_calls(${0}, ${''}, ${''}) as written`.compile(db),
+)
+
 /** Asks and closes what is asked and closed for the first time, with all that belongs to it, in one commit. */
 export async function writeCalls(
   db: Db,
@@ -91,19 +98,28 @@ export async function writeCalls(
   closes: (Close & { session_id: string })[],
 ): Promise<{ events: PlacedEvent[]; rows: TouchedSession[] }> {
   const at = new Date().toISOString()
-  const { rows } = await sql<{ written: { events: Written[]; rows: TouchedSession[] } }>`
-    select caller_calls(${lockNumber}, ${at}, ${JSON.stringify(asks)}, ${JSON.stringify(closes)}) as written`.execute(
-    db,
+  const session_ids = [...new Set([...asks, ...closes].map(({ session_id }) => session_id))].sort()
+  const calls = session_ids.map((session_id) => ({
+    session_id,
+    asks: asks.filter((ask) => ask.session_id === session_id),
+    closes: closes.filter((close) => close.session_id === session_id),
+  }))
+  const [answer] = await write(db, lockNumber, at, JSON.stringify(calls))
+  const touched = answer!.written
+  const events = touched.flatMap(({ id, project_id, root_session_id, first_index, types, data }) =>
+    types.map((type, place) => ({
+      session_id: id,
+      project_id,
+      root_session_id,
+      index: first_index + place,
+      type,
+      at,
+      data: data[place]!,
+    })),
   )
-  const { written } = rows[0]!
-  const of = new Map(written.rows.map((row) => [row.id, row]))
-  const events = written.events.map((event) => {
-    const { project_id, root_session_id } = of.get(event.session_id)!
-    return { ...event, at, project_id, root_session_id }
-  })
-  return { events, rows: written.rows }
+  const rows = touched.map(({ first_index: _first, types: _types, data: _data, ...row }) => row)
+  return { events, rows }
 }
-type Written = Pick<PlacedEvent, 'session_id' | 'index' | 'type' | 'data'>
 
 export async function overdueRequests(db: Db, limit: number): Promise<RequestRow[]> {
   return await db

@@ -1,6 +1,8 @@
 // Asking and answering callers' tools in one statement each, however many come together: the way to the database and
 // back is most of what a call costs. The rules are few and stand here once: a call is asked once, an open request is
 // closed once and not answered after its deadline, both leave an event, and a session whose droid waits says so.
+// `calls` is [{session_id, asks, closes}], each session once. Loops over numbers and one insert for all events of a
+// session, because inside a function a query costs several times what an expression does.
 import { type Kysely, sql } from 'kysely'
 
 export async function up(db: Kysely<unknown>): Promise<void> {
@@ -18,79 +20,91 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`create index sessions_idle on sessions (idle_at) where idle_at is not null`.execute(db)
   await sql`alter table sessions set (fillfactor = 70)`.execute(db)
   await sql`
-    create function caller_calls(log_lock bigint, written_at timestamptz, asks jsonb, closes jsonb) returns jsonb
+    create function caller_calls(log_lock bigint, written_at timestamptz, calls jsonb) returns jsonb
     language plpgsql as $$
     declare
       of text;
-      tip bigint;
-      next_status text;
-      session sessions;
-      request caller_requests;
+      call jsonb;
+      asks jsonb;
+      closes jsonb;
       item jsonb;
-      placed jsonb[] := '{}';
+      first bigint;
+      project uuid;
+      root text;
+      creator text;
+      token text;
+      state text;
+      needs jsonb;
+      next_status text;
+      request caller_requests;
+      locked text;
+      types text[];
+      datas jsonb[];
       touched jsonb[] := '{}';
     begin
-      perform pg_advisory_xact_lock(log_lock);
-      for of in select distinct one->>'session_id' from jsonb_array_elements(asks || closes) one order by 1 loop
-        select * into session from sessions where id = of for update;
+      locked := pg_advisory_xact_lock(log_lock)::text;
+      for at_session in 0 .. jsonb_array_length(calls) - 1 loop
+        call := calls->at_session;
+        of := call->>'session_id';
+        select next_index, project_id, root_session_id, created_by, token_id, status, requires
+          into first, project, root, creator, token, state, needs from sessions where id = of for update;
         continue when not found;
-        tip := session.next_index;
+        asks := call->'asks';
+        closes := call->'closes';
+        types := '{}';
+        datas := '{}';
 
-        for item in select one from jsonb_array_elements(asks) one where one->>'session_id' = of loop
-          continue when session.status in ('completed', 'failed', 'cancelled');
-          insert into caller_requests (id, session_id, caller_id, tool, arguments, call_id, status, created_at, deadline_at)
-          values ((item->>'id')::uuid, of, item->>'caller_id', item->>'tool', item->'arguments', item->>'call_id', 'open',
-            (item->>'created_at')::timestamptz, (item->>'deadline_at')::timestamptz)
-          on conflict (session_id, call_id) do nothing;
-          continue when not found;
-          item := jsonb_build_object('request_id', item->'id', 'caller_id', item->'caller_id', 'tool', item->'tool',
-            'arguments', item->'arguments', 'deadline_at', item->'deadline_at');
-          insert into events (session_id, index, project_id, root_session_id, type, at, data)
-          values (of, tip, session.project_id, session.root_session_id, 'caller_tool_request', written_at, item);
-          placed := placed || jsonb_build_object('session_id', of, 'index', tip, 'type', 'caller_tool_request', 'data', item);
-          tip := tip + 1;
-        end loop;
+        if state not in ('completed', 'failed', 'cancelled') then
+          for at_ask in 0 .. jsonb_array_length(asks) - 1 loop
+            item := asks->at_ask;
+            insert into caller_requests (id, session_id, caller_id, tool, arguments, call_id, status, created_at, deadline_at)
+            values ((item->>'id')::uuid, of, item->>'caller_id', item->>'tool', item->'arguments', item->>'call_id', 'open',
+              (item->>'created_at')::timestamptz, (item->>'deadline_at')::timestamptz)
+            on conflict (session_id, call_id) do nothing;
+            continue when not found;
+            types := types || 'caller_tool_request'::text;
+            datas := datas || jsonb_build_object('request_id', item->'id', 'caller_id', item->'caller_id', 'tool', item->'tool',
+              'arguments', item->'arguments', 'deadline_at', item->'deadline_at');
+          end loop;
+        end if;
 
-        for item in select one from jsonb_array_elements(closes) one where one->>'session_id' = of loop
+        for at_close in 0 .. jsonb_array_length(closes) - 1 loop
+          item := closes->at_close;
           update caller_requests set status = item->>'status', answer = item->'answer',
             answered_by = item->>'answered_by', answered_at = written_at
           where id = (item->>'id')::uuid and session_id = of and status = 'open'
             and (item->>'status' <> 'answered' or deadline_at > written_at)
           returning * into request;
           continue when not found;
-          item := jsonb_build_object('request_id', request.id, 'caller_id', request.caller_id, 'tool', request.tool,
-            'outcome', request.status) || case when jsonb_typeof(request.answer) = 'object' then request.answer else '{}' end;
-          insert into events (session_id, index, project_id, root_session_id, type, at, data)
-          values (of, tip, session.project_id, session.root_session_id, 'caller_tool_result', written_at, item);
-          placed := placed || jsonb_build_object('session_id', of, 'index', tip, 'type', 'caller_tool_result', 'data', item);
-          tip := tip + 1;
+          types := types || 'caller_tool_result'::text;
+          datas := datas || (jsonb_build_object('request_id', request.id, 'caller_id', request.caller_id, 'tool', request.tool,
+            'outcome', request.status) || case when jsonb_typeof(request.answer) = 'object' then request.answer else '{}'::jsonb end);
           insert into audit (at, caller_kind, caller_id, token_id, session_id, via, tool, action, project_id, outcome,
             milliseconds, request_id)
-          values (request.created_at, 'session', of, session.token_id, of, 'socket', 'caller_tool',
-            request.caller_id || '_' || request.tool, session.project_id::text,
+          values (request.created_at, 'session', of, token, of, 'socket', 'caller_tool',
+            request.caller_id || '_' || request.tool, project::text,
             case request.status when 'answered' then 'ok' when 'timed_out' then 'timeout' else 'conflict' end,
             greatest(0, extract(epoch from written_at - request.created_at) * 1000), request.id);
         end loop;
-        continue when tip = session.next_index;
+        continue when cardinality(types) = 0;
 
-        next_status := null;
-        if session.status = 'running' or (session.status = 'waiting' and session.requires = '[]') then
+        next_status := state;
+        if state = 'running' or (state = 'waiting' and needs = '[]') then
           next_status := case when exists (select from caller_requests where session_id = of and status = 'open')
             then 'waiting' else 'running' end;
+          if next_status <> state then
+            types := types || 'status'::text;
+            datas := datas || jsonb_build_object('status', next_status);
+          end if;
         end if;
-        if next_status <> session.status then
-          item := jsonb_build_object('status', next_status);
-          insert into events (session_id, index, project_id, root_session_id, type, at, data)
-          values (of, tip, session.project_id, session.root_session_id, 'status', written_at, item);
-          placed := placed || jsonb_build_object('session_id', of, 'index', tip, 'type', 'status', 'data', item);
-          tip := tip + 1;
-          update sessions set next_index = tip, updated_at = written_at, status = next_status, reason = null where id = of;
-        else
-          update sessions set next_index = tip, updated_at = written_at where id = of;
-        end if;
-        touched := touched || jsonb_build_object('id', of, 'project_id', session.project_id, 'root_session_id',
-          session.root_session_id, 'created_by', session.created_by, 'status', coalesce(next_status, session.status));
+        insert into events (session_id, index, project_id, root_session_id, type, at, data)
+          select of, first + place - 1, project, root, type, written_at, data
+          from unnest(types, datas) with ordinality as event (type, data, place);
+        update sessions set next_index = first + cardinality(types), updated_at = written_at, status = next_status,
+          reason = case when next_status = state then reason end where id = of;
+        touched := touched || jsonb_build_object('id', of, 'project_id', project, 'root_session_id', root, 'created_by', creator,
+          'status', next_status, 'first_index', first, 'types', to_jsonb(types), 'data', to_jsonb(datas));
       end loop;
-      return jsonb_build_object('events', to_jsonb(placed), 'rows', to_jsonb(touched));
+      return to_jsonb(touched);
     end $$`.execute(db)
 }

@@ -43,12 +43,29 @@ async function takeUp(
   }
 }
 
-async function choose(context: ClientContext, session: Opened, setup: AgentSetup): Promise<void> {
+/**
+ * How hard to think is refused where it would not be heard; an agent that offers no models has one of its own. One that
+ * takes up a conversation need not say again what there is to choose.
+ */
+async function choose(
+  context: ClientContext,
+  session: Opened,
+  setup: AgentSetup,
+  resumed: boolean,
+): Promise<void> {
   const { sessionId } = session
+  let offered = session.configOptions
   for (const [category, value] of Object.entries(setup.options ?? {})) {
-    const option = session.configOptions?.find((it) => it.category === category && it.type === 'select')
-    if (option && option.currentValue !== value)
-      await context.request('session/set_config_option', { sessionId, configId: option.id, value })
+    const option = offered?.find((it) => it.category === category && it.type === 'select')
+    if (!option && !resumed && category === 'thought_level')
+      throw new Fault('invalid', `the agent takes no reasoning_level for this model: leave "${value}" out`)
+    if (!option || option.currentValue === value) continue
+    const answer = await context.request<{ configOptions?: SessionConfigOption[] } | null>(
+      'session/set_config_option',
+      { sessionId, configId: option.id, value },
+    )
+    // One choice can change what else there is to choose.
+    offered = answer?.configOptions ?? offered
   }
 }
 
@@ -86,7 +103,7 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
     const old = await takeUp(context, session, can, options.resume)
     const resumed = 'sessionId' in old
     const opened: Opened = resumed ? old : await context.request(acp.methods.agent.session.new, session)
-    await choose(context, opened, options.setup)
+    await choose(context, opened, options.setup, resumed)
     return {
       context,
       sessionId: opened.sessionId,

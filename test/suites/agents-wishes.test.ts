@@ -19,7 +19,7 @@ afterAll(() => world?.stop())
 const only = process.env.OUBLIETTE_TEST_AGENT
 const cases = agentCases.filter(({ droid }) => only === undefined || droid === only)
 
-describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, asking = write }) => {
+describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, effort, asking = write }) => {
   let project_id: string
 
   beforeAll(async () => {
@@ -69,6 +69,32 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, asking
     expect(asked.conversation?.tools).toContain(tool)
     const command = run('')
     expect(asked.conversation?.tools).not.toContain('call' in command ? command.call : undefined)
+    await world.booted.ok('session', { action: 'end', session_id: other })
+  })
+
+  test('thinks as hard as it was asked to, or says that it cannot be asked', {
+    timeout: minutes(3),
+  }, async () => {
+    const { session_id: other } = await world.booted.ok('session', {
+      action: 'spawn',
+      project_id,
+      prompt: prompt([{ say: 'Thought about it.' }]),
+      new_session: true,
+      reasoning_level: effort?.level ?? 'low',
+      ...(effort ? { model: effort.model } : {}),
+      wait_seconds: 120,
+    })
+    const session = await get(world.booted, other)
+    if (!effort) {
+      const failed = (await history(world.booted, other)).findLast((event) => event.type === 'status')
+      expect(failed).toMatchObject({ status: 'failed' })
+      return expect(failed?.reason).toContain('leave reasoning_level out')
+    }
+    expect(session).toMatchObject({ final_text: 'Thought about it.' })
+    const asked = world.model.asked.findLast(
+      ({ body, conversation }) => body.includes('Thought about it.') && conversation?.tools.length,
+    )!
+    expect(asked.body).toContain(effort.told)
     await world.booted.ok('session', { action: 'end', session_id: other })
   })
 

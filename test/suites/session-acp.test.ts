@@ -57,6 +57,13 @@ describe('an agent', () => {
     expect(await agents()).toEqual([])
   })
 
+  test('that takes no level of thinking is not asked for one as if it did', async () => {
+    const { session_id } = await ask('echo never', { reasoning_level: 'high' })
+    const { reason } = await untilStatus(booted, session_id, 'failed')
+    expect(reason).toContain('the agent takes no reasoning_level for this model: leave "high" out')
+    await until(async () => (await agents()).length === 0, { what: 'it is gone' })
+  })
+
   test('is heard while it speaks, in few events', async () => {
     const session = await ask('slow 200 5', { wait_seconds: 60 })
     const events = await history(booted, session.session_id)

@@ -36,7 +36,7 @@ export type AgentSetup = {
   before?: () => void
   /** The ACP way to log in, before a session is opened. */
   authenticate?: string
-  /** Values for the options of a session, by their category. What an agent does not offer is passed over. */
+  /** Values for the options of a session, by their category. */
   options?: Record<string, string>
 }
 

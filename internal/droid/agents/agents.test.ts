@@ -45,12 +45,14 @@ test('codex', () => {
 })
 
 test('gemini', () => {
-  const { env, args, files, authenticate } = setUpAgent('gemini', provider('gemini'))
+  const { reasoning_level: _, ...unhurried } = provider('gemini')
+  const { env, args, files, authenticate } = setUpAgent('gemini', unhurried)
   expect(env).toMatchObject({ GEMINI_MODEL: 'm', GEMINI_API_KEY: 'oubs_key' })
   expect(args).toEqual(['--policy', '/scratch/gemini-policy.toml'])
   expect(files?.['gemini-policy.toml']).toContain('toolName = "Bash"\ndecision = "deny"')
   expect(authenticate).toBe('gemini-api-key')
-  expect(setUpAgent('gemini', { ...wish, ...free }).args).toBeUndefined()
+  expect(setUpAgent('gemini', { ...unhurried, ...free }).args).toBeUndefined()
+  expect(() => setUpAgent('gemini', wish)).toThrow('cannot be told how hard to think')
 })
 
 test('opencode', () => {

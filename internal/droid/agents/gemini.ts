@@ -1,5 +1,6 @@
 // Gemini CLI. What holds for every session is in its image (it trusts system settings only if they are root's); which
 // tools a session has is a policy of its own.
+import { Fault } from '../../fault.ts'
 import type { Agent } from './agent.ts'
 import { keepHistory } from './gemini-history.ts'
 import { given } from './given.ts'
@@ -17,6 +18,8 @@ const policy = (allowed: string[], disallowed: string[]): string =>
 
 export const gemini: Agent = (wish) => {
   const { provider, model, tools_allowed, tools_disallowed, directory, home, resume } = wish
+  if (wish.reasoning_level !== undefined)
+    throw new Fault('invalid', 'Gemini CLI cannot be told how hard to think: leave reasoning_level out')
   const limited = tools_allowed.length + tools_disallowed.length > 0
   return {
     env: {

@@ -5,7 +5,7 @@ import { newApprovalId } from '../ids.ts'
 import { cancelApprovals, insertApprovals } from '../store/approvals.ts'
 import type { TouchedSession } from '../store/callers.ts'
 import { sessionsToStart } from '../store/commands.ts'
-import { insertEvents, lockLog, type NewEvent, type PlacedEvent } from '../store/events.ts'
+import { insertEvents, logLock, type NewEvent, type PlacedEvent } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
 import {
   advancement,
@@ -13,6 +13,7 @@ import {
   lockSessions,
   type SessionChange,
   type SessionRow,
+  sessionUpdate,
   updateSession,
 } from '../store/sessions.ts'
 import { fold } from './session-state.ts'
@@ -31,16 +32,19 @@ type Job = {
 /** A session in this transaction: its row as it was, and what is added to it. */
 type Open = { row: SessionRow; next_index: number; committed_seq: number; added: NewEvent[] }
 
+type Together = NonNullable<Parameters<typeof insertEvents>[2]>
 export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
 
 const mostEvents = 5_000
+/** A statement has room for so many values. */
+const mostTogether = 100
 
 /** Gives events their place behind what the session has. The log is locked and the row is current. */
 export async function writeEvents(
   trx: Db,
   row: SessionRow,
   added: NewEvent[],
-  together: Parameters<typeof insertEvents>[2] = {},
+  together: Together = {},
 ): Promise<{ change: SessionChange; events: PlacedEvent[] }> {
   const { id: session_id, project_id, root_session_id, next_index } = row
   const place = { session_id, project_id, root_session_id }
@@ -91,56 +95,61 @@ export function createLogWriter(deps: { store: Store; onCommit: (committed: Comm
     return { committed_seq: open.committed_seq }
   }
 
-  async function settle(trx: Db, { row, added, next_index, committed_seq }: Open): Promise<SessionRow> {
-    const moved = { next_index: next_index + added.length, committed_seq }
-    const change = fold(row, added)
-    // Most batches are text and change nothing but the indices, which are moved for all sessions at once.
-    if (Object.keys(change).length > 0) await updateSession(trx, row.id, { ...change, ...moved })
+  /** What follows from the events besides the session's own row. */
+  async function settle(trx: Db, { row, added }: Open): Promise<void> {
     const approvals = permissions(row, added)
     if (approvals.length > 0) await insertApprovals(trx, approvals)
     // A droid that goes on, or is over, waits for no answer: its turn was cancelled, or it died.
     const said = added.findLast((event) => event.type === 'status')?.data
     if (said && (approvals.length > 0 || row.status === 'waiting'))
       await cancelApprovals(trx, row.id, 'the droid does not wait for it any more', requiredBy(said))
-    return { ...row, ...change, ...moved } as SessionRow
   }
 
-  async function commit(jobs: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
-    return await store.transact(async (trx) => {
-      await lockLog(trx)
-      const rows = await lockSessions(trx, [...new Set(jobs.map((job) => job.session_id))])
-      const opened = new Map<string, Open>()
-      for (const [id, row] of rows)
-        opened.set(id, { row, next_index: row.next_index, committed_seq: row.committed_seq, added: [] })
-      const late = jobs.filter((job) => job.events.some((event) => event.former && isEnd(event)))
-      const restarting = await sessionsToStart(
-        trx,
-        late.map((job) => job.session_id),
-      )
-      const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
-      const events = [...opened.values()].flatMap(({ row, added, next_index }) =>
-        added.map((event, at) => ({
-          ...event,
-          session_id: row.id,
-          project_id: row.project_id,
-          root_session_id: row.root_session_id,
-          index: next_index + at,
-        })),
-      )
-      const advanced = [...opened.values()].filter(
-        ({ row, added }) => Object.keys(fold(row, added)).length === 0,
-      )
-      const moved = advanced.map(({ row, next_index, added, committed_seq }) => ({
-        id: row.id,
-        next_index: next_index + added.length,
-        committed_seq,
-      }))
-      await insertEvents(trx, events, moved.length > 0 ? { moved: advancement(moved) } : {})
-      const changed: SessionRow[] = []
-      for (const open of opened.values()) changed.push(await settle(trx, open))
-      return { answers, rows: changed, events }
-    })
+  async function append(trx: Db, jobs: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
+    const rows = await lockSessions(trx, [...new Set(jobs.map((job) => job.session_id))])
+    const opened = new Map<string, Open>()
+    for (const [id, row] of rows)
+      opened.set(id, { row, next_index: row.next_index, committed_seq: row.committed_seq, added: [] })
+    const late = jobs.filter((job) => job.events.some((event) => event.former && isEnd(event)))
+    const restarting = await sessionsToStart(
+      trx,
+      late.map((job) => job.session_id),
+    )
+    const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
+    const events = [...opened.values()].flatMap(({ row, added, next_index }) =>
+      added.map((event, at) => ({
+        ...event,
+        session_id: row.id,
+        project_id: row.project_id,
+        root_session_id: row.root_session_id,
+        index: next_index + at,
+      })),
+    )
+    const changes = [...opened.values()].map(({ row, added, next_index, committed_seq }) => ({
+      row,
+      change: fold(row, added),
+      moved: { next_index: next_index + added.length, committed_seq },
+    }))
+    // Most batches are text and change nothing but the indices, which are moved for all sessions at once.
+    const advanced = changes.filter(({ change }) => Object.keys(change).length === 0)
+    const changed = changes.filter(({ change }) => Object.keys(change).length > 0)
+    const together: Together = {}
+    if (advanced.length > 0)
+      together.moved = advancement(advanced.map(({ row, moved }) => ({ id: row.id, ...moved })))
+    for (const [at, { row, change, moved }] of changed.slice(0, mostTogether).entries())
+      together[`changed_${at}`] = sessionUpdate(trx, row.id, { ...change, ...moved })
+    await insertEvents(trx, events, together)
+    for (const { row, change, moved } of changed.slice(mostTogether))
+      await updateSession(trx, row.id, { ...change, ...moved })
+    for (const open of opened.values()) await settle(trx, open)
+    return {
+      answers,
+      rows: changes.map(({ row, change, moved }) => ({ ...row, ...change, ...moved }) as SessionRow),
+      events,
+    }
   }
+
+  const commit = (jobs: Job[]) => store.transact((trx) => append(trx, jobs), { lock: logLock })
 
   function take(): Job[] {
     let events = 0

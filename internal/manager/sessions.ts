@@ -15,7 +15,7 @@ import {
   insertCommand,
   newCommandId,
 } from '../store/commands.ts'
-import { lockLog, type NewEvent, type PlacedEvent, turnMessage } from '../store/events.ts'
+import { logLock, type NewEvent, type PlacedEvent, turnMessage } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { SessionStatus } from '../store/schema.ts'
@@ -117,20 +117,22 @@ export function createSessions(deps: SessionsDeps) {
       write: (events: NewEvent[], also?: rows.SessionChange) => Promise<void>,
     ) => Promise<T>,
   ): Promise<T> {
-    const { result, row, written } = await store.transact(async (trx) => {
-      const written: PlacedEvent[] = []
-      await lockLog(trx)
-      let row = (await rows.lockSessions(trx, [session_id])).get(session_id)
-      if (!row) throw unknown('session', session_id)
-      const write = async (added: NewEvent[], also: rows.SessionChange = {}) => {
-        const { change, events } = await writeEvents(trx, row!, added)
-        const changed = { ...change, ...also }
-        written.push(...events)
-        await rows.updateSession(trx, session_id, changed)
-        row = { ...row!, ...changed } as rows.SessionRow
-      }
-      return { result: await work(trx, row, write), row, written }
-    })
+    const { result, row, written } = await store.transact(
+      async (trx) => {
+        const written: PlacedEvent[] = []
+        let row = (await rows.lockSessions(trx, [session_id])).get(session_id)
+        if (!row) throw unknown('session', session_id)
+        const write = async (added: NewEvent[], also: rows.SessionChange = {}) => {
+          const { change, events } = await writeEvents(trx, row!, added)
+          const changed = { ...change, ...also }
+          written.push(...events)
+          await rows.updateSession(trx, session_id, changed)
+          row = { ...row!, ...changed } as rows.SessionRow
+        }
+        return { result: await work(trx, row, write), row, written }
+      },
+      { lock: logLock },
+    )
     events.announce({ rows: [row], events: written })
     return result
   }

@@ -8,7 +8,7 @@ import { Fault, unknown } from '../fault.ts'
 import { newSessionId } from '../ids.ts'
 import type { Attachment } from '../relay/protocol.ts'
 import { commandInsertion, newCommandId } from '../store/commands.ts'
-import { lockLog, type NewEvent } from '../store/events.ts'
+import { logLock, type NewEvent } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
 import type { ProjectWithContainer } from '../store/projects.ts'
 import {
@@ -157,8 +157,6 @@ export function createSpawn(deps: {
       },
     }
     const make = async (trx: Db) => {
-      // First of all locks, as in every transaction that writes events.
-      await lockLog(trx)
       const parent = await parentOf(trx, caller)
       await reserve(trx, project.id, limits, parent)
       const fresh: SessionRow = {
@@ -214,7 +212,7 @@ export function createSpawn(deps: {
       if (fields.declaration) await deps.callerTools.declare(trx, id, caller.id, fields.declaration)
       return { row: { ...fresh, ...change } as SessionRow, events }
     }
-    const committed = await inTurn(project.id, caller, () => store.transact(make))
+    const committed = await inTurn(project.id, caller, () => store.transact(make, { lock: logLock }))
     return { ...committed, turn_id, command }
   }
 

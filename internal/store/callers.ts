@@ -1,6 +1,6 @@
 // Tools that callers offer to sessions, and the requests that droids made of them.
 import { type Selectable, sql } from 'kysely'
-import { lockNumber, type PlacedEvent } from './events.ts'
+import { logLock, type PlacedEvent } from './events.ts'
 import type { Db } from './open.ts'
 import { prepared } from './prepared.ts'
 import type { CallerRequestsTable, CallerTool, SessionCallersTable } from './schema.ts'
@@ -104,7 +104,7 @@ export async function writeCalls(
     asks: asks.filter((ask) => ask.session_id === session_id),
     closes: closes.filter((close) => close.session_id === session_id),
   }))
-  const [answer] = await write(db, lockNumber, at, JSON.stringify(calls))
+  const [answer] = await write(db, logLock, at, JSON.stringify(calls))
   const touched = answer!.written
   const events = touched.flatMap(({ id, project_id, root_session_id, first_index, types, data }) =>
     types.map((type, place) => ({

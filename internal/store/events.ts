@@ -20,11 +20,8 @@ export type StoredEvent = {
   data: Record<string, unknown>
 }
 
-export const lockNumber = 0x0b1e77e
-
-export async function lockLog(trx: Db): Promise<void> {
-  await sql`select pg_advisory_xact_lock(${sql.lit(lockNumber)})`.execute(trx)
-}
+/** For `transact`, in every transaction that appends. */
+export const logLock = 0x0b1e77e
 
 const insertion = (events: PlacedEvent[]) => {
   const column = <K extends keyof PlacedEvent>(name: K) => events.map((event) => event[name])
@@ -37,7 +34,7 @@ const insertion = (events: PlacedEvent[]) => {
 }
 
 /**
- * Within a transaction that has called `lockLog`. What is written together with them goes in the same statement: each
+ * Within a transaction that holds `logLock`. What is written together with them goes in the same statement: each
  * one less is a way to the database and back on the path of every event.
  */
 export async function insertEvents(

@@ -2,7 +2,7 @@
 // and the translation of what they throw; promises that an unusable database is one clear line, without its password.
 // What is stored is the business of the files beside it, one per noun.
 import { setTimeout as pause } from 'node:timers/promises'
-import { Kysely, PostgresDialect, type PostgresPool, sql, type Transaction } from 'kysely'
+import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
 import { Fault, messageOf } from '../fault.ts'
 import type { Log, Secret } from '../log.ts'
@@ -18,8 +18,11 @@ export interface Store {
   db: Db
   /** Throws `unavailable` or `timeout`. */
   ping(signal?: AbortSignal): Promise<void>
-  /** Runs `work` again, from its start, when the database asks for it: it must have no other effects. */
-  transact<T>(work: (trx: Transaction<Database>) => Promise<T>, isolation?: Isolation): Promise<T>
+  /**
+   * Runs `work` again, from its start, when the database asks for it: it must have no other effects. `lock` is taken
+   * first of all, on the same way to the database as the beginning, and held until the end.
+   */
+  transact<T>(work: (trx: Db) => Promise<T>, options?: TransactOptions): Promise<T>
   /** Sent when the transaction commits. At most 8000 bytes: send ids, not things. */
   notify(channel: string, payload: string, db?: Db): Promise<void>
   /**
@@ -33,7 +36,7 @@ export interface Store {
   ): Promise<() => Promise<void>>
   close(): Promise<void>
 }
-type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+type TransactOptions = { isolation?: 'read committed' | 'repeatable read' | 'serializable'; lock?: number }
 
 const oldest = 15
 const pingMilliseconds = 3000
@@ -184,7 +187,7 @@ export async function openStore(options: {
   return {
     db,
     ping: (signal) => ping(db, signal),
-    transact: (work, isolation) => transact(db, work, isolation),
+    transact: (work, options) => transact(db, work, options),
     notify: async (channel, payload, within = db) => {
       await sql`select pg_notify(${channel}, ${payload})`.execute(within)
     },
@@ -205,19 +208,36 @@ async function ping(db: Db, signal?: AbortSignal): Promise<void> {
   await Promise.race([sql`select 1`.execute(db), aborted])
 }
 
+async function attempt<T>(db: Db, work: (trx: Db) => Promise<T>, beginning: string): Promise<T> {
+  return await db.connection().execute(async (connection) => {
+    try {
+      await sql.raw(beginning).execute(connection)
+      const result = await work(connection)
+      await sql`commit`.execute(connection)
+      return result
+    } catch (error) {
+      // Of a connection that is lost there is nothing to roll back; the first error is the one to tell.
+      await sql`rollback`.execute(connection).catch(() => undefined)
+      throw error
+    }
+  })
+}
+
 async function transact<T>(
   db: Db,
-  work: (trx: Transaction<Database>) => Promise<T>,
-  isolation: Isolation = 'read committed',
+  work: (trx: Db) => Promise<T>,
+  { isolation = 'read committed', lock }: TransactOptions = {},
 ): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
+  const begin = `begin isolation level ${isolation}`
+  const beginning = lock === undefined ? begin : `${begin}; select pg_advisory_xact_lock(${lock})`
+  for (let tries = 1; ; tries++) {
     try {
-      return await db.transaction().setIsolationLevel(isolation).execute(work)
+      return await attempt(db, work, beginning)
     } catch (error) {
-      const again = ['40001', '40P01'].includes(sqlState(error) ?? '') && attempt < attempts
+      const again = ['40001', '40P01'].includes(sqlState(error) ?? '') && tries < attempts
       if (!again) throw error
       // Unequal waits, so that two who met do not meet again.
-      await pause(Math.random() * 10 * 2 ** attempt)
+      await pause(Math.random() * 10 * 2 ** tries)
     }
   }
 }

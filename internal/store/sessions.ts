@@ -53,12 +53,15 @@ export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, 
   return new Map(rows.map((row) => [row.id, row]))
 }
 
-export async function updateSession(db: Db, id: string, change: SessionChange): Promise<void> {
-  await db
+/** To be written together with something else. */
+export const sessionUpdate = (db: Db, id: string, change: SessionChange) =>
+  db
     .updateTable('sessions')
     .set({ ...change, updated_at: new Date().toISOString() })
     .where('id', '=', id)
-    .execute()
+
+export async function updateSession(db: Db, id: string, change: SessionChange): Promise<void> {
+  await sessionUpdate(db, id, change).execute()
 }
 
 /** Only how far the log has come: what most batches change. To be written together with the events. */

@@ -279,10 +279,13 @@ describe('the store', () => {
     const store = await open((await clone()).url)
     await sql`create table counter as select 0 as n`.execute(store.db)
     const add = () =>
-      store.transact(async (trx) => {
-        const { rows } = await sql<{ n: number }>`select n from counter`.execute(trx)
-        await sql`update counter set n = ${rows[0]!.n + 1}`.execute(trx)
-      }, 'serializable')
+      store.transact(
+        async (trx) => {
+          const { rows } = await sql<{ n: number }>`select n from counter`.execute(trx)
+          await sql`update counter set n = ${rows[0]!.n + 1}`.execute(trx)
+        },
+        { isolation: 'serializable' },
+      )
     await Promise.all([add(), add(), add()])
     expect((await sql`select n from counter`.execute(store.db)).rows).toEqual([{ n: 3 }])
   })

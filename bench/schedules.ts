@@ -41,7 +41,7 @@ const scheduler = createScheduler({
   },
   async *follow(session_id) {
     const turn_id = session_id.slice('gogol_'.length)
-    yield { type: 'completion', data: { turn_id, final_text: 'ok', stop_reason: 'end_turn' } }
+    yield [{ type: 'completion', data: { turn_id, final_text: 'ok', stop_reason: 'end_turn' } }]
   },
 })
 

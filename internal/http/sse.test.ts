@@ -23,11 +23,11 @@ const decoder = new TextDecoder()
 /** Counts what is taken from it, and notices when it is stopped. */
 function counter(limit = Number.POSITIVE_INFINITY) {
   const state = { taken: 0, stopped: false }
-  async function* events(): AsyncGenerator<ServerSentEvent> {
+  async function* events(): AsyncGenerator<ServerSentEvent[]> {
     try {
       while (state.taken < limit) {
         state.taken++
-        yield { id: String(state.taken), event: 'count', data: `${state.taken}` }
+        yield [{ id: String(state.taken), event: 'count', data: `${state.taken}` }]
       }
     } finally {
       state.stopped = true
@@ -36,19 +36,19 @@ function counter(limit = Number.POSITIVE_INFINITY) {
   return { state, events: events() }
 }
 /** A source that has nothing to say until it is told to stop. */
-async function* silence(signal: AbortSignal): AsyncGenerator<ServerSentEvent> {
+async function* silence(signal: AbortSignal): AsyncGenerator<ServerSentEvent[]> {
   await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }
 
 test('writes events, with data of several lines, to the end of the source', async () => {
   async function* events() {
-    yield { id: '1', event: 'status', data: '{"a":1}' }
-    yield { data: 'two\r\nlines\n' }
+    yield [{ id: '1', event: 'status', data: '{"a":1}' }, { data: 'one' }]
+    yield [{ data: 'two\r\nlines\n' }]
   }
   const response = sse(events(), options())
   expect(response.headers.get('content-type')).toBe('text/event-stream')
   expect(await response.text()).toBe(
-    ': open\n\nid: 1\nevent: status\ndata: {"a":1}\n\ndata: two\ndata: lines\ndata: \n\n',
+    ': open\n\nid: 1\nevent: status\ndata: {"a":1}\n\ndata: one\n\ndata: two\ndata: lines\ndata: \n\n',
   )
 })
 
@@ -66,8 +66,8 @@ test('sends comments while the source is silent, and loses no event that comes a
   const later = Promise.withResolvers<void>()
   async function* events() {
     await later.promise
-    yield { data: 'late' }
-    yield { data: 'later' }
+    yield [{ data: 'late' }]
+    yield [{ data: 'later' }]
   }
   const reader = sse(events(), options({ heartbeat_seconds: 0.005 })).body!.getReader()
   const read = async () => decoder.decode((await reader.read()).value)
@@ -92,7 +92,7 @@ test('ends when its signal says so, also before it began', async () => {
 
 test('a source that fails ends the stream with an error event, without its text', async () => {
   // biome-ignore lint/correctness/useYield: it fails before its first event.
-  async function* events(): AsyncGenerator<ServerSentEvent> {
+  async function* events(): AsyncGenerator<ServerSentEvent[]> {
     throw new Error('secret detail')
   }
   const text = await sse(events(), options()).text()

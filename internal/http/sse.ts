@@ -1,4 +1,4 @@
-// Server-Sent Events from any source. An event is asked for only when the connection can take it, a comment is sent
+// Server-Sent Events from any source. Events are asked for only when the connection can take them, a comment is sent
 // when nothing else is, and the source is told to stop when the reader leaves or `signal` says so. A source that waits
 // must itself watch a signal: an async generator cannot be stopped in the middle of an `await`.
 import { toFault } from '../fault.ts'
@@ -14,10 +14,10 @@ function formatEvent({ id, event, data }: ServerSentEvent): string {
   return `${id === undefined ? '' : lines('id', id)}${event === undefined ? '' : lines('event', event)}${lines('data', data)}\n`
 }
 
-export function sse(events: AsyncIterable<ServerSentEvent>, options: SseOptions): Response {
+export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOptions): Response {
   const { signal, log } = options
   const source = events[Symbol.asyncIterator]()
-  let next: Promise<IteratorResult<ServerSentEvent>> | undefined
+  let next: Promise<IteratorResult<ServerSentEvent[]>> | undefined
   let over = false
   let wake = () => {}
 
@@ -68,7 +68,7 @@ export function sse(events: AsyncIterable<ServerSentEvent>, options: SseOptions)
             if (next !== asked || wake !== settled) return
             next = undefined
             if (result.done) end()
-            else write(formatEvent(result.value))
+            else write(result.value.map(formatEvent).join(''))
           },
           (thrown: unknown) => {
             if (over) return

@@ -9,7 +9,7 @@ export interface Streams {
   open(
     caller: Caller,
     left: AbortSignal,
-    source: (signal: AbortSignal) => AsyncIterable<ServerSentEvent>,
+    source: (signal: AbortSignal) => AsyncIterable<ServerSentEvent[]>,
   ): Response
   end(which: (caller: Caller) => boolean): void
 }
@@ -33,7 +33,7 @@ export function createStreams(options: { heartbeat_seconds: number; log: Log }):
 }
 
 /** A source that comes to its own end is forgotten as well. */
-async function* ended(events: AsyncIterable<ServerSentEvent>, end: () => void) {
+async function* ended(events: AsyncIterable<ServerSentEvent[]>, end: () => void) {
   try {
     yield* events
   } finally {

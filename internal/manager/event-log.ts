@@ -85,25 +85,25 @@ export function createEventLog(deps: { store: Store; wake: Wake; listeners: List
   const afterPosition = (of: Position, since: number, limit: number): Promise<StoredEvent[]> =>
     shared(`${JSON.stringify(of)}:${since}:${limit}`, () => eventsAfterPosition(store.db, of, since, limit))
 
-  /** The whole history from a place on, and then what comes, until the signal. */
+  /** The whole history from a place on, and then what comes, until the signal; as many at a time as there are. */
   async function* follow<E>(
     key: string,
     since: number,
     read: (since: number, woken: boolean) => Promise<E[]>,
     at: (event: E) => number,
     signal: AbortSignal,
-  ): AsyncGenerator<E> {
+  ): AsyncGenerator<E[]> {
     let last = since
     let woken = true
     while (!signal.aborted) {
       const seen = wake.seen(key)
       const events = await read(last, woken)
-      for (const event of events) {
-        if (signal.aborted) return
-        yield event
-        last = at(event)
+      if (signal.aborted) return
+      if (events.length > 0) {
+        yield events
+        last = at(events.at(-1)!)
+        continue
       }
-      if (events.length > 0) continue
       await wake.news(key, seen, { signal, timeout_ms: 30_000 })
       woken = wake.seen(key) !== seen
     }

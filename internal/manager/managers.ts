@@ -175,7 +175,8 @@ export function createManagers(deps: ManagersDeps) {
     fail,
     finish: async (session_id) => await sessions.over(session_id, 'completed', 'ended'),
     restart: sessions.restart,
-    provider: async (project_id, droid) => providerOf(common, await projects.require(project_id), droid),
+    provider: async (project_id, droid) =>
+      droid === 'shell' ? undefined : providerOf(common, await projects.require(project_id), droid),
   })
   const scheduler = createScheduler({
     store,

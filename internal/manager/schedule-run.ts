@@ -23,7 +23,7 @@ export type FollowSession = (
   session_id: string,
   since_index: number,
   signal: AbortSignal,
-) => AsyncIterable<{ type: string; data: Record<string, unknown> }>
+) => AsyncIterable<{ type: string; data: Record<string, unknown> }[]>
 
 export type RunnerDeps = {
   store: Store
@@ -109,10 +109,11 @@ export function createRunner(deps: RunnerDeps) {
   }
 
   async function watch({ session_id, turn_id, since_index }: Started, signal: AbortSignal): Promise<Ending> {
-    for await (const event of deps.follow(session_id, since_index, signal)) {
-      const ending = endingOf(turn_id, event)
-      if (ending) return ending
-    }
+    for await (const batch of deps.follow(session_id, since_index, signal))
+      for (const event of batch) {
+        const ending = endingOf(turn_id, event)
+        if (ending) return ending
+      }
     throw new Fault('timeout', 'the run was left before its end')
   }
 

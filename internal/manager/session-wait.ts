@@ -19,15 +19,15 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
   ): Promise<boolean> {
     const limit = AbortSignal.any([signal, AbortSignal.timeout(wait_seconds * 1000)])
     let begun = false
-    for await (const stored of events.followSession(session_id, since_index, limit)) {
-      const event = shownEvent(stored)
-      const mine = (event as { turn_id?: unknown }).turn_id === turn_id
-      begun ||= mine
-      if (begun) told(event)
-      if (mine && event.type === 'completion') return true
-      if (begun && event.type === 'status' && over.includes(String((event as { status?: unknown }).status)))
-        return true
-    }
+    for await (const batch of events.followSession(session_id, since_index, limit))
+      for (const event of batch.map(shownEvent)) {
+        const mine = (event as { turn_id?: unknown }).turn_id === turn_id
+        begun ||= mine
+        if (begun) told(event)
+        if (mine && event.type === 'completion') return true
+        if (begun && event.type === 'status' && over.includes(String((event as { status?: unknown }).status)))
+          return true
+      }
     return false
   }
 

@@ -4,11 +4,29 @@ import type { Caller } from '../auth/caller.ts'
 import { sees } from '../auth/scope.ts'
 import { Fault, unknown } from '../fault.ts'
 import { patterns } from '../ids.ts'
-import { shownEvent } from '../manager/event-log.ts'
+import { type IndexedEvent, shownEvent } from '../manager/event-log.ts'
 import type { Managers } from '../manager/managers.ts'
 
 export type Followed = { id: string; event: string; data: string }
-type Source = (signal: AbortSignal) => AsyncIterable<Followed>
+type Source = (signal: AbortSignal) => AsyncIterable<Followed[]>
+
+/** Of one write: what comes together is sent together, and a slow reader is not ahead by more than this. */
+const mostChars = 64 * 1024
+
+function* portions<E extends IndexedEvent>(events: E[], idOf: (event: E) => number): Generator<Followed[]> {
+  let portion: Followed[] = []
+  let chars = 0
+  for (const event of events) {
+    const data = JSON.stringify(shownEvent(event))
+    portion.push({ id: String(idOf(event)), event: event.type, data })
+    chars += data.length
+    if (chars < mostChars) continue
+    yield portion
+    portion = []
+    chars = 0
+  }
+  if (portion.length > 0) yield portion
+}
 
 export interface Follow {
   /** Throws before anything is sent if the caller may not see it. `since` is an index, -1 for the whole history. */
@@ -42,8 +60,8 @@ export function createFollow(managers: Managers): Follow {
       if (!project_id || !sees(caller.scope, project_id)) throw unknown('session', session_id)
       void audit(caller, request_id, 'session', project_id)
       return async function* (signal) {
-        for await (const event of managers.events.followSession(session_id, since, signal))
-          yield { id: String(event.index), event: event.type, data: JSON.stringify(shownEvent(event)) }
+        for await (const events of managers.events.followSession(session_id, since, signal))
+          yield* portions(events, ({ index }) => index)
       }
     },
     async project(caller, request_id, project_id, since) {
@@ -53,8 +71,8 @@ export function createFollow(managers: Managers): Follow {
       await managers.projects.require(project_id)
       void audit(caller, request_id, 'project', project_id)
       return async function* (signal) {
-        for await (const event of managers.events.followProject(project_id, since, signal))
-          yield { id: String(event.position), event: event.type, data: JSON.stringify(shownEvent(event)) }
+        for await (const events of managers.events.followProject(project_id, since, signal))
+          yield* portions(events, ({ position }) => position)
       }
     },
   }

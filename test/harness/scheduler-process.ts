@@ -26,7 +26,7 @@ const scheduler = createScheduler({
     await pause(100 + Math.random() * 300, undefined, { signal }).catch(() => undefined)
     const turn_id = session_id.slice('gogol_'.length)
     if (!signal.aborted)
-      yield { type: 'completion', data: { turn_id, final_text: 'ok', stop_reason: 'end_turn' } }
+      yield [{ type: 'completion', data: { turn_id, final_text: 'ok', stop_reason: 'end_turn' } }]
   },
 })
 process.once('SIGTERM', () => {

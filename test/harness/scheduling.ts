@@ -101,7 +101,7 @@ export function createStubDoor() {
       signal.addEventListener('abort', () => resolve(undefined), { once: true })
     })
     const data = await Promise.race([turn.over, left])
-    if (data) yield { type: 'completion', data: { turn_id: turn.turn_id, ...data } }
+    if (data) yield [{ type: 'completion', data: { turn_id: turn.turn_id, ...data } }]
   }
 
   return { call, follow, turns, ended }

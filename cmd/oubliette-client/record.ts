@@ -1,7 +1,8 @@
 // What has to be known of a session after the container was restarted, next to its journal. Written after the events
 // that it follows from, in the same breath: on the way back the journal, which still holds them, has the last word.
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { inDirectory } from '../../internal/relay/in-directory.ts'
 import type { Journal } from '../../internal/relay/journal.ts'
 
 export type SessionRecord = {
@@ -16,8 +17,9 @@ export type SessionRecord = {
 const fileIn = (directory: string) => join(directory, 'session.json')
 
 export function saveRecord(directory: string, record: SessionRecord): void {
-  mkdirSync(directory, { recursive: true, mode: 0o700 })
-  writeFileSync(`${fileIn(directory)}.new`, JSON.stringify(record), { mode: 0o600 })
+  inDirectory(directory, () =>
+    writeFileSync(`${fileIn(directory)}.new`, JSON.stringify(record), { mode: 0o600 }),
+  )
   renameSync(`${fileIn(directory)}.new`, fileIn(directory))
 }
 

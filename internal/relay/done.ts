@@ -1,8 +1,9 @@
 // Which commands were executed, and what they answered. A command is written down before it runs and again when it has
 // answered, so that a repeat gets the same answer, and one that was cut off by a death is never run a second time.
-import { appendFileSync, existsSync, mkdirSync, readFileSync, truncateSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { Fault } from '../fault.ts'
+import { inDirectory } from './in-directory.ts'
 import { fromWireError, toWireError, type WireError } from './wire.ts'
 
 type Entry = { id: string; begun: true } | { id: string; result: unknown } | { id: string; error: WireError }
@@ -18,11 +19,8 @@ export function openDone(file: string): DoneCommands {
     outcome.catch(() => {})
     outcomes.set(id, outcome)
   }
-  const write = (entry: Entry) => {
-    // A droid may have deleted its home, and this with it.
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-    appendFileSync(file, `${JSON.stringify(entry)}\n`, { mode: 0o600 })
-  }
+  const write = (entry: Entry) =>
+    inDirectory(dirname(file), () => appendFileSync(file, `${JSON.stringify(entry)}\n`, { mode: 0o600 }))
 
   const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
   const whole = text.slice(0, text.lastIndexOf('\n') + 1)

@@ -15,6 +15,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { encodeEvent, lostEvents } from './event-line.ts'
+import { inDirectory } from './in-directory.ts'
 import { recoverSegment } from './journal-recovery.ts'
 
 export type JournalOptions = {
@@ -114,10 +115,7 @@ export function openJournal(options: JournalOptions): Journal {
     held_bytes -= segment.bytes
   }
 
-  const reopen = () => {
-    mkdirSync(directory, { recursive: true, mode: 0o700 })
-    return openSync(current.path, 'a+', 0o600)
-  }
+  const reopen = () => inDirectory(directory, () => openSync(current.path, 'a+', 0o600))
 
   function flush(): void {
     scheduled = false

@@ -25,6 +25,7 @@ import type { CallerTools, Declaration } from './caller-tools.ts'
 import type { EventLog } from './event-log.ts'
 import { writeEvents } from './log-writer.ts'
 import type { Projects } from './projects.ts'
+import { fits, requireMaySpeak } from './session-taking-up.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
 import type { Workspaces } from './workspaces.ts'
 
@@ -185,6 +186,7 @@ export function createSessions(deps: SessionsDeps) {
       ? repeatableTurnId(caller.id, session_id, idempotency_key)
       : newCommandId()
     const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
+      await requireMaySpeak(trx, caller, row)
       const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
       if (before && before.text !== turn.text) throw usedBefore()
       if (before) return { project_id: row.project_id, since_index: before.index - 1 }
@@ -257,7 +259,8 @@ export function createSessions(deps: SessionsDeps) {
     })
     if (!input.new_session && !caller.session_id) {
       const latest = await rows.latestOfWorkspace(db, project.id, workspace.workspace_id, input.droid)
-      if (latest) return await address(caller, latest.id, turn, input.declaration, idempotency_key)
+      if (latest && fits(latest, caller, input))
+        return await address(caller, latest.id, turn, input.declaration, idempotency_key)
     }
     try {
       const {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { end, get, history, say, spawn, textOf } from '../fixtures/sessions.ts'
 import { type Booted, boot } from '../harness/booted.ts'
+import { connect } from '../harness/client.ts'
 
 let booted: Booted
 let project_id: string
@@ -51,6 +52,61 @@ describe('spawning again', () => {
       droid: 'nobody',
     })
     expect(refused).toMatchObject({ kind: 'invalid', hint: expect.stringContaining('shell') })
+  })
+})
+
+describe('a session that was spawned with more or with something else', () => {
+  test('is not taken up by a spawn that asks for another model, autonomy or scope', async () => {
+    const more = { workspace_id: 'ws-fits', create_workspace: true, new_session: false }
+    const plain = await spawn(booted, project_id, 'echo plain', more)
+    const same = await spawn(booted, project_id, 'echo same', {
+      ...more,
+      autonomy_level: plain.autonomy_level,
+    })
+    expect(same.session_id).toBe(plain.session_id)
+    for (const wish of [
+      { model: 'another' },
+      { autonomy_level: 'low' },
+      { api_scope: `project:${project_id}` },
+      { tools_disallowed: ['Bash'] },
+    ]) {
+      const other = await spawn(booted, project_id, 'echo other', { ...more, ...wish })
+      expect(other, JSON.stringify(wish)).toMatchObject({ spawned: true })
+      const again = await spawn(booted, project_id, 'echo again', { ...more, ...wish })
+      expect(again.session_id, JSON.stringify(wish)).toBe(other.session_id)
+    }
+  })
+
+  test('is not spoken to by a token that holds less than its key', async () => {
+    const workspace_id = 'ws-scope'
+    const strong = await spawn(booted, project_id, 'echo strong', {
+      workspace_id,
+      create_workspace: true,
+      api_scope: 'admin',
+    })
+    const { token } = await booted.ok('token', {
+      action: 'create',
+      name: 'weak',
+      scope: `project:${project_id}`,
+    })
+    const weak = await connect(booted.server, token)
+    const refused = await weak.call('session', {
+      action: 'message',
+      session_id: strong.session_id,
+      message: 'oubliette-client call token_list {}',
+    })
+    expect(refused).toMatchObject({ is_error: true, structured: { error: { kind: 'forbidden' } } })
+    const own = await weak.call('session', {
+      action: 'spawn',
+      project_id,
+      workspace_id,
+      prompt: 'oubliette-client call oubliette_token \'{"action":"list"}\'',
+      wait_seconds: 30,
+    })
+    expect(own.structured.session_id).not.toBe(strong.session_id)
+    expect(own.structured).toMatchObject({ spawned: true, stop_reason: 'error' })
+    expect(await get(booted, strong.session_id)).toMatchObject({ turns: 1 })
+    await weak.close()
   })
 })
 

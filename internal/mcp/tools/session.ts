@@ -173,7 +173,8 @@ export const sessionTool = tool({
   about: 'Conversations with droids in the container of a project.',
   actions: {
     spawn: action({
-      about: 'Give a droid a prompt. Goes on with the latest session of the workspace unless `new_session`.',
+      about:
+        'Give a droid a prompt. Goes on with the latest session of the workspace, if it is what you ask for, unless `new_session`.',
       needs: 'project:write',
       input: z.object({
         project_id,

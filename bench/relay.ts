@@ -1,11 +1,14 @@
 // A droid's call of a caller's tool, from the droid to the caller and back: through the server with every request and
 // every answer on the disk, and through a floor of the same shape (Unix socket, event stream, POST) that decides nothing
-// and keeps nothing. Both are measured in turns, so that what else the machine does falls on both.
+// and keeps nothing. Between them stands the least that is durable and speaks MCP. All are measured in turns, so that what
+// else the machine does falls on all.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createLog } from '../internal/log.ts'
+import { startEmbedded } from '../internal/store/embedded.ts'
 import { type Place, startServer } from './relay/server.ts'
 
 const script = (name: string) => join(import.meta.dirname, 'relay', `${name}.ts`)
@@ -38,10 +41,13 @@ async function pair(place: Place) {
   }
 }
 
-async function startFloor(): Promise<{ place: Place; stop(): Promise<void> }> {
-  const directory = await mkdtemp(join(tmpdir(), 'oub-floor-'))
-  const socket = join(directory, 'floor.sock')
-  const child = fork(script('floor'), [socket], { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
+async function startStandIn(
+  name: 'floor' | 'least',
+  more: string[] = [],
+): Promise<{ place: Place; stop(): Promise<void> }> {
+  const directory = await mkdtemp(join(tmpdir(), `oub-${name}-`))
+  const socket = join(directory, 'relay.sock')
+  const child = fork(script(name), [socket, ...more], { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
   const [text] = (await once(child.stdout!, 'data')) as [Buffer]
   const { port } = JSON.parse(text.toString()) as { port: number }
   return {
@@ -65,32 +71,39 @@ function summary(runs: Run[]) {
   }
 }
 
-const floor = await startFloor()
-const server = await startServer()
-try {
-  const [bare, real] = await Promise.all([pair(floor.place), pair(server.place)])
-  for (const { run } of [bare, real]) for (const at_once of [32, 1]) await run(at_once, alone)
-  const runs = { floor: [] as Run[], server: [] as Run[], floor32: [] as Run[], server32: [] as Run[] }
-  for (let round = 0; round < rounds; round++) {
-    runs.floor.push(await bare.run(1, alone))
-    runs.server.push(await real.run(1, alone))
-    runs.floor32.push(await bare.run(together.at_once, together.calls))
-    runs.server32.push(await real.run(together.at_once, together.calls))
-  }
-  bare.stop()
-  real.stop()
-  const show = (name: string, ours: Run[], least: Run[]) => {
-    const [a, b] = [summary(ours), summary(least)]
-    const ms = (value: number) => `${value.toFixed(2)} ms`
-    process.stdout.write(
-      `${name}: p50 ${ms(a.p50)}, floor ${ms(b.p50)}, ratio ${(a.p50 / b.p50).toFixed(2)}; ` +
-        `p99 ${ms(a.p99)}, floor ${ms(b.p99)}, ratio ${(a.p99 / b.p99).toFixed(2)}; ` +
-        `${a.per_second.toFixed(0)} round trips/s, floor ${b.per_second.toFixed(0)}\n`,
-    )
-  }
-  show('one at a time', runs.server, runs.floor)
-  show(`${together.at_once} at once  `, runs.server32, runs.floor32)
-} finally {
-  await server.stop()
-  await floor.stop()
+await using stack = new AsyncDisposableStack()
+async function add(starting: Promise<{ place: Place; stop(): Promise<void> }>) {
+  const { place, stop } = await starting
+  stack.defer(stop)
+  const halves = await pair(place)
+  stack.defer(halves.stop)
+  return { ...halves, one: [] as Run[], many: [] as Run[] }
 }
+const home = await mkdtemp(join(tmpdir(), 'oub-least-'))
+stack.defer(() => rm(home, { recursive: true, force: true }))
+const database = await startEmbedded({ home, log: createLog({ level: 'warn' }) })
+stack.defer(() => database.stop())
+const floor = await add(startStandIn('floor'))
+const least = await add(startStandIn('least', [database.url.reveal()]))
+const server = await add(startServer())
+const all = [floor, least, server]
+
+for (const { run } of all) for (const at_once of [32, 1]) await run(at_once, alone)
+for (let round = 0; round < rounds; round++) {
+  for (const { run, one } of all) one.push(await run(1, alone))
+  for (const { run, many } of all) many.push(await run(together.at_once, together.calls))
+}
+
+const show = (title: string, of: 'one' | 'many') => {
+  const [bottom, middle, ours] = all.map((it) => summary(it[of]))
+  const line = (name: string, { p50, p99, per_second }: ReturnType<typeof summary>) =>
+    process.stdout.write(
+      `${title}  ${name.padEnd(9)} p50 ${p50.toFixed(2)} ms (${(p50 / bottom!.p50).toFixed(2)} of the floor)  ` +
+        `p99 ${p99.toFixed(2)} ms (${(p99 / bottom!.p99).toFixed(2)})  ${per_second.toFixed(0)} round trips/s\n`,
+    )
+  line('floor', bottom!)
+  line('least', middle!)
+  line('oubliette', ours!)
+}
+show('one at a time', 'one')
+show(`${together.at_once} at once   `, 'many')

@@ -69,6 +69,7 @@ async function run(args: string[]): Promise<number> {
     {
       droid: { type: 'string' },
       project: { type: 'string' },
+      model: { type: 'string' },
       json: { type: 'boolean', default: false },
       keep: { type: 'boolean', default: false },
     },
@@ -90,6 +91,7 @@ async function run(args: string[]): Promise<number> {
     new_session: true,
     source: 'oubliette run',
     ...(values.droid ? { droid: values.droid } : {}),
+    ...(values.model ? { model: values.model } : {}),
   })
   const act = (action: string, more = {}) => callTool(where, 'session', { action, session_id, ...more })
   using interrupt = onInterrupt(
@@ -111,9 +113,10 @@ async function run(args: string[]): Promise<number> {
 
 export const runPrompt: Command = {
   about: 'Give a droid a prompt, watch it, and end as it did; brings the server up if none answers.',
-  usage: '[--droid NAME] [--project NAME] [--keep] [--json] PROMPT',
+  usage: '[--droid NAME] [--project NAME] [--model NAME] [--keep] [--json] PROMPT',
   help: `  --droid NAME    Which droid; the project's, else the config's, else "shell", whose prompt is a bash script.
   --project NAME  In this project, which is made if there is none; if left out, one of the name of the droid, or "default".
+  --model NAME    Which model of the droid's provider; the project's, else the one that the droid would choose itself.
   --keep          Leave the session open, so that \`./oubliette session message\` can go on with it.
   --json          The events as they are, one JSON object per line.
 

@@ -12,6 +12,7 @@ import {
   textOf,
   untilStatus,
 } from '../fixtures/sessions.ts'
+import { runCli } from '../harness/cli.ts'
 import { until } from '../harness/wait.ts'
 import { prompt, type Step } from '../models/script.ts'
 
@@ -212,22 +213,47 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
     minutes(4),
   )
 
-  test(
-    'is resumed after its container was restarted, with its memory',
-    async () => {
+  // The second time it is a conversation that was taken up before.
+  test.each(['Back again.', 'And once more.'])(
+    'is resumed after its container was restarted, with its memory: %s',
+    async (text) => {
       await world.booted.ok('container', { action: 'stop', project_id })
       await untilStatus(world.booted, session_id, 'failed')
-      const turn_id = await say([{ say: 'Back again.' }])
-      expect(await ended(turn_id)).toMatchObject({ stop_reason: 'end_turn', final_text: 'Back again.' })
+      const turn_id = await say([{ say: text }])
+      expect(await ended(turn_id)).toMatchObject({ stop_reason: 'end_turn', final_text: text })
       const all = await events()
       expectGapFree(all, session_id)
       expect(all.findLast((event) => event.type === 'status' && event.resumed !== undefined)).toMatchObject({
         resumed: true,
       })
-      const last = world.model.asked.findLast(({ body }) => body.includes('Back again'))!
+      const last = world.model.asked.findLast(({ body }) => body.includes(text))!
       expect(last.body).toContain('remember me')
     },
     minutes(4),
+  )
+
+  test(
+    'is one command away',
+    async () => {
+      const { server, ok } = world.booted
+      const { name } = await ok('project', { action: 'get', project_id })
+      const said = prompt([{ say: 'Hello from the command line.' }])
+      const { code, stdout } = await runCli(
+        ['run', '--droid', droid, '--project', name, '--model', 'test-other', said],
+        {
+          OUBLIETTE_HOME: server.home,
+          OUBLIETTE_ADDRESS: new URL(server.url).host,
+          OUBLIETTE_ADMIN_TOKEN: server.admin_token,
+        },
+        minutes(2),
+      )
+      expect({ code, said: stdout.trim() }).toEqual({ code: 0, said: 'Hello from the command line.' })
+      const asked = world.model.asked.findLast(
+        ({ body, conversation }) => body.includes('from the command line') && conversation?.tools.length,
+      )
+      expect(asked?.conversation?.model).toBe('test-other')
+    },
+    minutes(3),
   )
 })
 

@@ -13,6 +13,14 @@ test('a list is a table with what else came along below it', () => {
   expect(stdout).toBe('project_id  name\na           one\nbbb         two\n\ntotal  2\n')
 })
 
+test('several plain values are one cell, in a table and in a record', () => {
+  const next_runs = ['03:00', '04:00']
+  expect(show({ schedules: [{ name: 'one', next_runs, targets: [{ id: 'x' }] }] }).stdout).toBe(
+    'name  next_runs\none   03:00, 04:00\n',
+  )
+  expect(show({ next_runs }).stdout).toBe('next_runs  03:00, 04:00\n')
+})
+
 test('an empty list says so', () => {
   expect(show({ projects: [], next_cursor: null }).stdout).toBe('no projects\n')
 })

@@ -5,8 +5,14 @@ type Row = Record<string, unknown>
 const isRow = (value: unknown): value is Row =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+const isPlain = (value: unknown) => value !== null && value !== undefined && typeof value !== 'object'
+/** Several plain values, such as times or names. */
+const isSeries = (value: unknown): value is unknown[] =>
+  Array.isArray(value) && value.length > 0 && value.every(isPlain)
+
 const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
+  if (isSeries(value)) return value.map(cell).join(', ')
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
@@ -16,8 +22,7 @@ const clipped = (text: string, width: number, last: boolean): string =>
 
 function table(rows: Row[]): string {
   // What is nested, and what no row has, is left to --json.
-  const flat = (value: unknown) =>
-    value !== null && value !== '' && typeof value !== 'object' && value !== undefined
+  const flat = (value: unknown) => (isPlain(value) && value !== '') || isSeries(value)
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((column) =>
     rows.some((row) => flat(row[column])),
   )

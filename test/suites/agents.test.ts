@@ -51,11 +51,11 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
   afterEach(async ({ task }) => {
     if (task.result?.state !== 'fail' || !session_id) return
     const lines = (await events()).map((event) => JSON.stringify(event).slice(0, 400))
-    const asked = world.model.asked.slice(-8).map(({ path, finished, conversation }) => {
+    const requests = world.model.asked.slice(-8).map(({ path, finished, conversation }) => {
       const tools = conversation?.tools.length
       return JSON.stringify({ path, finished, tools, last: conversation?.turns.at(-1)?.text.slice(-200) })
     })
-    console.error([...lines.slice(-40), ...asked].join('\n'))
+    console.error([...lines.slice(-40), ...requests].join('\n'))
   })
 
   /** Sends a message, and gives its turn. */
@@ -69,6 +69,11 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
     })
     return String(turn_id)
   }
+  /** The last request of a turn with this in it; titles, which are asked for on the side, come without tools. */
+  const asked = (text: string) =>
+    world.model.asked.findLast(
+      ({ body, conversation }) => body.includes(text) && (conversation?.tools.length ?? 0) > 0,
+    )!
   const events = () => history(world.booted, session_id)
   const ended = (turn_id: string, deadline_ms = minutes(2)): Promise<Event> =>
     until(async () => completionOf(await events(), turn_id), { deadline_ms, what: `turn ${turn_id} ends` })
@@ -159,8 +164,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
         stop_reason: 'end_turn',
         final_text: 'And this is the second answer.',
       })
-      const last = world.model.asked.findLast(({ body }) => body.includes('the second answer'))!
-      expect(last.body).toContain('remember me')
+      expect(asked('the second answer').body).toContain('remember me')
     },
     minutes(3),
   )
@@ -226,8 +230,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
       expect(all.findLast((event) => event.type === 'status' && event.resumed !== undefined)).toMatchObject({
         resumed: true,
       })
-      const last = world.model.asked.findLast(({ body }) => body.includes(text))!
-      expect(last.body).toContain('remember me')
+      expect(asked(text).body).toContain('remember me')
     },
     minutes(4),
   )
@@ -247,11 +250,12 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
         },
         minutes(2),
       )
-      expect({ code, said: stdout.trim() }).toEqual({ code: 0, said: 'Hello from the command line.' })
-      const asked = world.model.asked.findLast(
-        ({ body, conversation }) => body.includes('from the command line') && conversation?.tools.length,
-      )
-      expect(asked?.conversation?.model).toBe('test-other')
+      // Before it, some complain about a model that they do not know.
+      expect({ code, last: stdout.trimEnd().split('\n').at(-1) }).toEqual({
+        code: 0,
+        last: 'Hello from the command line.',
+      })
+      expect(asked('from the command line').conversation?.model).toBe('test-other')
     },
     minutes(3),
   )

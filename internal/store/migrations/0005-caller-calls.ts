@@ -90,8 +90,13 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 
         next_status := state;
         if state = 'running' or (state = 'waiting' and needs = '[]') then
-          next_status := case when exists (select from caller_requests where session_id = of and status = 'open')
-            then 'waiting' else 'running' end;
+          next_status := 'waiting';
+          -- Where nothing was closed, what was asked is open.
+          if 'caller_tool_result' = any (types) then
+            if not exists (select from caller_requests where session_id = of and status = 'open') then
+              next_status := 'running';
+            end if;
+          end if;
           if next_status <> state then
             types := types || 'status'::text;
             datas := datas || jsonb_build_object('status', next_status);

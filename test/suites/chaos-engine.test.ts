@@ -50,7 +50,7 @@ describe.skipIf(!process.env.OUBLIETTE_TEST_CHAOS)('when the engine is killed', 
   test('a session goes on or says why it does not, and the next message works', async () => {
     const pid = await enginePid()
     const command = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').filter(Boolean)
-    const survives = command.includes('--live-restore')
+    const { LiveRestoreEnabled: survives } = (await docker.info()) as { LiveRestoreEnabled: boolean }
     const session = await spawn(booted, project_id, numbered('engine', 0.02), { wait_seconds: 0 })
     await untilSaid(booted, session.session_id, 'line 20\n')
     process.kill(pid, 'SIGKILL')

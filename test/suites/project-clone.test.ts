@@ -15,7 +15,6 @@ let booted: Booted
 
 beforeAll(async () => {
   booted = await boot({
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: the config's own way to name a variable.
     config: { credentials: { forge: { provider: 'git', username: 'robot', key: '${env:FORGE_KEY}' } } },
     env: { FORGE_KEY: secret },
   })

@@ -62,6 +62,7 @@ export function startDroid(command: StartSession, around: Around, sink: Sink): D
     // What the config says goes before what we know of the agent.
     env: { ...around.env, ...setup.env, ...droid.env, ...command.env, ...own },
     command: droid.command,
+    marked: isThere('bash', env.PATH),
     args: [...(droid.args ?? []), ...(setup.args ?? [])],
     autonomy: command.autonomy ?? 'off',
     setup,

@@ -11,6 +11,7 @@ import { createUpdates } from './acp-updates.ts'
 import type { AgentSetup } from './agents/agent.ts'
 import { type Autonomy, decide, optionFor, type PermissionOption } from './autonomy.ts'
 import type { Droid, DroidTurn, Gone, PermissionOutcome, Sink, TurnEnd } from './droid.ts'
+import { lockLimit, withLockLimit } from './lock-limit.ts'
 import { endProcesses } from './processes.ts'
 import { promptBlocks } from './prompt-blocks.ts'
 
@@ -20,6 +21,8 @@ export type AcpOptions = {
   env: Record<string, string>
   command: string
   args: string[]
+  /** There is a bash to set the mark that outlives the environment. */
+  marked: boolean
   autonomy: Autonomy
   setup: AgentSetup
   resume?: { agent_session_id: string }
@@ -55,7 +58,11 @@ function watch(child: ChildProcess) {
 
 export function startAcp(options: AcpOptions): Droid {
   const { sink } = options
-  const child = spawn(options.command, options.args, {
+  const mark = `OUBLIETTE_SESSION_ID=${options.session_id}`
+  const [program = '', ...args] = options.marked
+    ? withLockLimit(lockLimit(mark), [options.command, ...options.args])
+    : [options.command, ...options.args]
+  const child = spawn(program, args, {
     cwd: options.workspace_dir,
     env: options.env,
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -156,7 +163,7 @@ export function startAcp(options: AcpOptions): Droid {
   async function stop(grace_ms: number): Promise<void> {
     ending = true
     withdraw()
-    await endProcesses(`OUBLIETTE_SESSION_ID=${options.session_id}`, child.pid, grace_ms)
+    await endProcesses(mark, child.pid, grace_ms)
   }
 
   return {
@@ -187,7 +194,7 @@ export function startAcp(options: AcpOptions): Droid {
       ])
       patience.abort()
       // An agent that does not listen is ended; the session can be taken up again by a new process.
-      if (!stopped) await endProcesses(`OUBLIETTE_SESSION_ID=${options.session_id}`, child.pid, grace_ms)
+      if (!stopped) await endProcesses(mark, child.pid, grace_ms)
       await turning
     },
     answer(request_id, outcome) {

@@ -1,9 +1,10 @@
-// Process groups and what slips out of them. A droid's processes are known by three marks: its process group, its
-// descent, and a variable in the environment that children inherit (which is what still finds those that called setsid
-// and whose parent is gone). Only a process that cleans its environment and detaches from both escapes, until the
-// container ends.
+// Process groups and what slips out of them. A droid's processes are known by four marks: its process group, its
+// descent, a variable in the environment that children inherit (which still finds those that called setsid and whose
+// parent is gone), and a limit (which still finds those that have no environment any more). Only a process that sets out to
+// lose all of them escapes, until the container ends.
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { limitsCarry } from './lock-limit.ts'
 
 type Seen = { pid: number; ppid: number; pgid: number; zombie: boolean; marked: boolean }
 
@@ -14,7 +15,9 @@ function look(pid: number, mark: string): Seen | undefined {
     const [state, ppid, pgid] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     let marked = false
     try {
-      marked = `\0${readFileSync(`/proc/${pid}/environ`, 'latin1')}`.includes(`\0${mark}\0`)
+      marked =
+        `\0${readFileSync(`/proc/${pid}/environ`, 'latin1')}`.includes(`\0${mark}\0`) ||
+        limitsCarry(readFileSync(`/proc/${pid}/limits`, 'latin1'), mark)
     } catch {
       // Another user's process, or one that is just going: not ours to mark.
     }

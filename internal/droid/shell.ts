@@ -7,6 +7,7 @@ import { constants } from 'node:os'
 import { join } from 'node:path'
 import { createCoalescer } from './coalesce.ts'
 import type { Droid, DroidTurn, Sink, TurnEnd } from './droid.ts'
+import { lockLimit, lockLimitLines } from './lock-limit.ts'
 import { type PipeMaker, spawnPiped } from './pipes.ts'
 import { endProcesses } from './processes.ts'
 import { drained, readText } from './reading.ts'
@@ -38,17 +39,26 @@ export function startShell(options: ShellOptions): Droid {
     // A file, because an argument is limited to 128 KiB and standard input belongs to the script's commands.
     mkdirSync(options.scratch_dir, { recursive: true, mode: 0o700 })
     writeFileSync(script, turn.text, { mode: 0o600 })
+    const limit = lockLimit(session_mark, `OUBLIETTE_TURN_ID=${turn.turn_id}`)
+    const before = `${script}.before`
+    writeFileSync(before, lockLimitLines(limit, options.env.BASH_ENV), { mode: 0o600 })
     try {
-      return await execute(script, turn, state)
+      return await execute(script, before, turn, state)
     } finally {
       rmSync(script, { force: true })
+      rmSync(before, { force: true })
     }
   }
 
-  async function execute(script: string, turn: DroidTurn, state: { cancelled: boolean }): Promise<TurnEnd> {
+  async function execute(
+    script: string,
+    before: string,
+    turn: DroidTurn,
+    state: { cancelled: boolean },
+  ): Promise<TurnEnd> {
     const spawned = await spawnPiped(pipes, ['bash', script], {
       cwd: options.workspace_dir,
-      env: { ...options.env, OUBLIETTE_TURN_ID: turn.turn_id },
+      env: { ...options.env, OUBLIETTE_TURN_ID: turn.turn_id, BASH_ENV: before },
       stdin: 'ignore',
       // A cancel that comes before there is a process finds none to end.
       still: () => !state.cancelled,

@@ -211,6 +211,21 @@ describe('shell sessions', () => {
     expect(belonging(mark)).toEqual([])
   })
 
+  test('end stops a server that left its group, its parent and its environment', async () => {
+    await using rig = await startRig()
+    const script =
+      '(env -i setsid bash -c "echo \\$\\$ > daemon.pid; exec sleep 1000" &) ; until [ -s daemon.pid ]; do sleep 0.01; done'
+    const { session_id, turn_id } = await startShell(rig, script)
+    await rig.completion(session_id, turn_id)
+    const pid = readFileSync(join(rig.root, 'daemon.pid'), 'utf8').trim()
+    expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toContain('OUBLIETTE')
+    await (await rig.link()).send('end', { command_id: id('cmd'), session_id })
+    await rig.status(session_id, 'completed')
+    // Whoever adopted it may not have looked after it yet.
+    const state = existsSync(`/proc/${pid}`) && readFileSync(`/proc/${pid}/status`, 'utf8')
+    expect(state === false || /^State:\s+Z/m.test(state)).toBe(true)
+  })
+
   test('a script that deletes the journal does not end the session', async () => {
     await using rig = await startRig()
     const { session_id, turn_id } = await startShell(rig, 'echo before; rm -rf state; seq 100000; echo after')

@@ -3,10 +3,10 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { freePort } from '../../test/harness/free-port.ts'
 import { type Era, openSession, resultIn, rpc } from '../../test/harness/rpc.ts'
 
 const checkout = resolve(import.meta.dirname, '../..')
@@ -40,15 +40,6 @@ export async function startBare(variant: 'plain' | 'tuned'): Promise<Subject> {
     call: { name: 'empty', arguments: {} },
     stop: () => end(child),
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 export async function startOubliette(): Promise<Subject> {

@@ -2,23 +2,15 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createSessionKeys, sessionSecret } from '../../internal/auth/session-keys.ts'
 import { layoutOf } from '../../internal/manager/layout.ts'
 import { stopEmbedded } from '../../internal/store/embedded.ts'
+import { freePort } from '../../test/harness/free-port.ts'
 
 const main = resolve(import.meta.dirname, '../../cmd/oubliette-server/main.ts')
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  return port
-}
 
 export type Place = {
   url: string

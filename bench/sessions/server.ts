@@ -4,7 +4,6 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,6 +11,7 @@ import Docker from 'dockerode'
 import { createLog } from '../../internal/log.ts'
 import { startEmbedded } from '../../internal/store/embedded.ts'
 import { removeInstance } from '../../test/harness/docker.ts'
+import { freePort } from '../../test/harness/free-port.ts'
 import { resultIn, rpc } from '../../test/harness/rpc.ts'
 
 const main = resolve(import.meta.dirname, '../../cmd/oubliette-server/main.ts')
@@ -20,14 +20,6 @@ const config = {
   rate: { per_token_per_second: most, per_token_burst: most },
   limits: { max_active_sessions: 1000, max_spawns_per_minute: 10_000, memory_mb: 2048, pids: 4096 },
   log: { level: 'warn' },
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  return port
 }
 
 export type Answer = {

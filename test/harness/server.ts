@@ -3,13 +3,13 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { stopEmbedded } from '../../internal/store/embedded.ts'
 import { recordCalls } from './calls.ts'
 import { cloneDatabase } from './database.ts'
 import { removeInstance } from './docker.ts'
+import { freePort } from './free-port.ts'
 import { until } from './wait.ts'
 
 const checkout = resolve(import.meta.dirname, '../..')
@@ -39,16 +39,6 @@ export type TestServer = {
   /** On the same home, port and database; `signal` says how the running one ends. */
   restart(signal?: NodeJS.Signals): Promise<void>
   stop(): Promise<void>
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('no port')
-  return address.port
 }
 
 /** The daemon's environment is ours without what would make it another daemon. */

@@ -12,6 +12,7 @@ import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { isSubscribed } from './resources.ts'
 import { rpcError } from './serve-error.ts'
+import { type OpenIds, watchIds } from './serve-ids.ts'
 import type { Audience, LogMessage } from './serve-notify.ts'
 import { createReplay, type Replay } from './serve-replay.ts'
 import { type Asked, type NewServer, toAuthInfo } from './serve-server.ts'
@@ -27,6 +28,7 @@ type Session = {
   server: Server
   transport: WebStandardStreamableHTTPServerTransport
   replay: Replay
+  ids: OpenIds
   used_at: number
   /** Calls that run and streams that are open: while there are any, the session is not idle. */
   busy: number
@@ -87,6 +89,7 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
       server,
       transport,
       replay,
+      ids: watchIds(transport),
       used_at: Date.now(),
       busy: 0,
     }
@@ -130,10 +133,13 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
       if (!session || !same(session.caller, asked.caller)) return rpcError(404, -32001, 'Session not found')
       touch(session, asked.caller)
       if (request.method === 'GET') return listen(session, request, asked)
+      if (!session.ids.take(body))
+        return rpcError(400, -32600, 'a request with this id is under way in this session')
       const response = await session.transport.handleRequest(request, {
         parsedBody: body,
         authInfo: toAuthInfo(asked),
       })
+      if (!response.ok) session.ids.release(body)
       deliver(answerCancelled(session.transport, body))
       return response
     },

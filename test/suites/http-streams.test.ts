@@ -67,6 +67,33 @@ describe('a session', () => {
     expect(on.door.aborted).toEqual(['hang'])
     expect((await on.post(call(2, 'echo'), session)).status).toBe(404)
   })
+  test('refuses an id that is under way, and takes it again when its request is over', async () => {
+    const session = await on.initialize()
+    const running = on.post(call(1, 'hang'), session).then((answer) => answer.text())
+    await until(() => on.door.begun.length, { what: 'the call runs' })
+    for (const body of [call(1, 'echo'), [call(5, 'echo'), call(5, 'echo')]]) {
+      const second = await on.post(body, session)
+      expect(second.status).toBe(400)
+      expect(await second.json()).toMatchObject({
+        error: { code: -32600, message: expect.stringContaining('under way'), data: { kind: 'invalid' } },
+      })
+    }
+    // The same number as a text is another id, and a request that is refused uses none up.
+    expect((await on.post({ ...call(1, 'echo'), id: '1' }, session)).status).toBe(200)
+    expect((await on.post(call(2, 'echo'), { ...session, accept: 'text/html' })).status).toBe(406)
+    expect((await on.post(call(2, 'echo'), session)).status).toBe(200)
+    const given_up = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }
+    expect((await on.post(given_up, session)).status).toBe(202)
+    await running
+    const again = await until(
+      async () => {
+        const answer = await on.post(call(1, 'echo'), session)
+        return answer.status === 200 && answer
+      },
+      { what: 'the id is free' },
+    )
+    expect(await again.text()).toMatch(/"id":1\b/)
+  })
   test('must be opened first', async () => {
     expect((await on.post(call(1, 'echo'))).status).toBe(400)
   })

@@ -40,13 +40,20 @@ afterAll(() => server?.stop())
 const cutOff = (error: NodeJS.ErrnoException, { body }: Send) =>
   (body?.length ?? 0) > max_body_bytes && ['EPIPE', 'ECONNRESET'].includes(error.code ?? '')
 
+const shown = ({ method = 'POST', path = '/mcp', headers, body }: Send) =>
+  `${method} ${path} ${JSON.stringify(headers)} ${String(body).slice(0, 1000)} (${body?.length ?? 0} long)`
+
 async function check(request: Send): Promise<void> {
   sent += 1
-  const reply = await send(server.url, request).catch((error: NodeJS.ErrnoException) => {
-    if (!cutOff(error, request)) throw error
+  const unanswered = AbortSignal.timeout(20_000)
+  const reply = await Promise.race([
+    send(server.url, request),
+    once(unanswered, 'abort').then(() => Promise.reject(new Error('no answer within 20 s'))),
+  ]).catch((error: NodeJS.ErrnoException) => {
+    if (!cutOff(error, request)) throw new Error(`${error.message}: ${shown(request)}`, { cause: error })
   })
   const problem = reply && problemOf(request, reply)
-  if (problem) throw new Error(`${problem}: ${reply.status} ${reply.text.slice(0, 1000)}`)
+  if (problem) throw new Error(`${problem}: ${reply.status} ${reply.text.slice(0, 1000)}: ${shown(request)}`)
 }
 
 async function fuzz(requests: (to: Target) => fc.Arbitrary<Send>, calls: number): Promise<void> {
@@ -54,7 +61,8 @@ async function fuzz(requests: (to: Target) => fc.Arbitrary<Send>, calls: number)
   const property = fc.asyncProperty(batch, async (some) => void (await Promise.all(some.map(check))))
   await fc.assert(property, {
     numRuns: Math.ceil(calls / atOnce),
-    endOnFailure: false,
+    // To look for a smaller batch that fails takes longer than the test may, and the error names the request.
+    endOnFailure: true,
     interruptAfterTimeLimit: 80_000,
   })
 }

@@ -136,7 +136,7 @@ export function createDoor(options: { tools: Record<string, Tool>; managers: Man
       request_id: context.request_id,
     }
     // A change is answered when its audit row is committed; a read does not wait for that.
-    const changes = found !== undefined && !found.action.needs.endsWith(':read') && !found.action.leaves_trace
+    const changes = found !== undefined && !found.action.needs.endsWith(':read')
     const written = managers.audit.record(row, changes)
     if (changes) await written
     return outcome

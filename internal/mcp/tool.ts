@@ -17,8 +17,6 @@ export type Action = {
   destructive: boolean
   /** The same call a second time changes nothing more. */
   idempotent: boolean
-  /** What it does is committed with an audit row of its own; that of the call may follow a moment later. */
-  leaves_trace: boolean
   run(context: RunContext, input: never): Promise<object>
 }
 
@@ -37,7 +35,6 @@ type Declared<I extends z.ZodObject, O extends z.ZodObject> = {
   output: O
   destructive?: boolean
   idempotent?: boolean
-  leaves_trace?: boolean
   run(context: RunContext, input: z.output<I>): Promise<z.output<O>>
 }
 
@@ -48,7 +45,6 @@ export function action<I extends z.ZodObject, O extends z.ZodObject>(declared: D
     input: declared.input.strict(),
     destructive: declared.destructive ?? false,
     idempotent: declared.idempotent ?? reads,
-    leaves_trace: declared.leaves_trace ?? false,
   }
 }
 

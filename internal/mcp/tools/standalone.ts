@@ -139,7 +139,6 @@ export const callerToolResponse = standalone(
   action({
     about: 'Answer a call of one of your tools by a droid: with a result, an error, or how far it is.',
     needs: 'project:write',
-    leaves_trace: true,
     input: z.object({
       session_id,
       request_id: z.uuid('is not a request id (a UUID)').describe('As in the caller_tool_request event.'),

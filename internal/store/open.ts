@@ -20,7 +20,7 @@ export interface Store {
   ping(signal?: AbortSignal): Promise<void>
   /**
    * Runs `work` again, from its start, when the database asks for it: it must have no other effects. `lock` is taken
-   * first of all, on the same way to the database as the beginning, and held until the end.
+   * first of all and held until the end.
    */
   transact<T>(work: (trx: Db) => Promise<T>, options?: TransactOptions): Promise<T>
   /** Sent when the transaction commits. At most 8000 bytes: send ids, not things. */
@@ -208,31 +208,20 @@ async function ping(db: Db, signal?: AbortSignal): Promise<void> {
   await Promise.race([sql`select 1`.execute(db), aborted])
 }
 
-async function attempt<T>(db: Db, work: (trx: Db) => Promise<T>, beginning: string): Promise<T> {
-  return await db.connection().execute(async (connection) => {
-    try {
-      await sql.raw(beginning).execute(connection)
-      const result = await work(connection)
-      await sql`commit`.execute(connection)
-      return result
-    } catch (error) {
-      // Of a connection that is lost there is nothing to roll back; the first error is the one to tell.
-      await sql`rollback`.execute(connection).catch(() => undefined)
-      throw error
-    }
-  })
-}
-
 async function transact<T>(
   db: Db,
   work: (trx: Db) => Promise<T>,
   { isolation = 'read committed', lock }: TransactOptions = {},
 ): Promise<T> {
-  const begin = `begin isolation level ${isolation}`
-  const beginning = lock === undefined ? begin : `${begin}; select pg_advisory_xact_lock(${lock})`
   for (let tries = 1; ; tries++) {
     try {
-      return await attempt(db, work, beginning)
+      return await db
+        .transaction()
+        .setIsolationLevel(isolation)
+        .execute(async (trx) => {
+          if (lock !== undefined) await sql`select pg_advisory_xact_lock(${sql.lit(lock)})`.execute(trx)
+          return await work(trx)
+        })
     } catch (error) {
       const again = ['40001', '40P01'].includes(sqlState(error) ?? '') && tries < attempts
       if (!again) throw error

@@ -13,7 +13,6 @@ import {
   lockSessions,
   type SessionChange,
   type SessionRow,
-  sessionUpdate,
   updateSession,
 } from '../store/sessions.ts'
 import { fold } from './session-state.ts'
@@ -32,19 +31,16 @@ type Job = {
 /** A session in this transaction: its row as it was, and what is added to it. */
 type Open = { row: SessionRow; next_index: number; committed_seq: number; added: NewEvent[] }
 
-type Together = NonNullable<Parameters<typeof insertEvents>[2]>
 export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
 
 const mostEvents = 5_000
-/** A statement has room for so many values. */
-const mostTogether = 100
 
 /** Gives events their place behind what the session has. The log is locked and the row is current. */
 export async function writeEvents(
   trx: Db,
   row: SessionRow,
   added: NewEvent[],
-  together: Together = {},
+  together: Parameters<typeof insertEvents>[2] = {},
 ): Promise<{ change: SessionChange; events: PlacedEvent[] }> {
   const { id: session_id, project_id, root_session_id, next_index } = row
   const place = { session_id, project_id, root_session_id }
@@ -133,14 +129,9 @@ export function createLogWriter(deps: { store: Store; onCommit: (committed: Comm
     // Most batches are text and change nothing but the indices, which are moved for all sessions at once.
     const advanced = changes.filter(({ change }) => Object.keys(change).length === 0)
     const changed = changes.filter(({ change }) => Object.keys(change).length > 0)
-    const together: Together = {}
-    if (advanced.length > 0)
-      together.moved = advancement(advanced.map(({ row, moved }) => ({ id: row.id, ...moved })))
-    for (const [at, { row, change, moved }] of changed.slice(0, mostTogether).entries())
-      together[`changed_${at}`] = sessionUpdate(trx, row.id, { ...change, ...moved })
-    await insertEvents(trx, events, together)
-    for (const { row, change, moved } of changed.slice(mostTogether))
-      await updateSession(trx, row.id, { ...change, ...moved })
+    const moved = advanced.map(({ row, moved }) => ({ id: row.id, ...moved }))
+    await insertEvents(trx, events, moved.length > 0 ? { moved: advancement(moved) } : {})
+    for (const { row, change, moved } of changed) await updateSession(trx, row.id, { ...change, ...moved })
     for (const open of opened.values()) await settle(trx, open)
     return {
       answers,

@@ -53,15 +53,12 @@ export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, 
   return new Map(rows.map((row) => [row.id, row]))
 }
 
-/** To be written together with something else. */
-export const sessionUpdate = (db: Db, id: string, change: SessionChange) =>
-  db
+export async function updateSession(db: Db, id: string, change: SessionChange): Promise<void> {
+  await db
     .updateTable('sessions')
     .set({ ...change, updated_at: new Date().toISOString() })
     .where('id', '=', id)
-
-export async function updateSession(db: Db, id: string, change: SessionChange): Promise<void> {
-  await sessionUpdate(db, id, change).execute()
+    .execute()
 }
 
 /** Only how far the log has come: what most batches change. To be written together with the events. */

@@ -135,13 +135,18 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
       if (request.method === 'GET') return listen(session, request, asked)
       if (!session.ids.take(body))
         return rpcError(400, -32600, 'a request with this id is under way in this session')
-      const response = await session.transport.handleRequest(request, {
-        parsedBody: body,
-        authInfo: toAuthInfo(asked),
-      })
-      if (!response.ok) session.ids.release(body)
-      deliver(answerCancelled(session.transport, body))
-      return response
+      let accepted = false
+      try {
+        const response = await session.transport.handleRequest(request, {
+          parsedBody: body,
+          authInfo: toAuthInfo(asked),
+        })
+        accepted = response.ok
+        return response
+      } finally {
+        if (!accepted) session.ids.release(body)
+        deliver(answerCancelled(session.transport, body))
+      }
     },
     notifyAll(notification: { method: 'notifications/tools/list_changed' }) {
       for (const { server } of sessions.values()) deliver(server.notification(notification))

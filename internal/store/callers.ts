@@ -98,11 +98,12 @@ export async function writeCalls(
   closes: (Close & { session_id: string })[],
 ): Promise<{ events: PlacedEvent[]; rows: TouchedSession[] }> {
   const at = new Date().toISOString()
-  const session_ids = [...new Set([...asks, ...closes].map(({ session_id }) => session_id))].sort()
-  const calls = session_ids.map((session_id) => ({
+  const asked = Map.groupBy(asks, ({ session_id }) => session_id)
+  const closed = Map.groupBy(closes, ({ session_id }) => session_id)
+  const calls = [...new Set([...asked.keys(), ...closed.keys()])].sort().map((session_id) => ({
     session_id,
-    asks: asks.filter((ask) => ask.session_id === session_id),
-    closes: closes.filter((close) => close.session_id === session_id),
+    asks: asked.get(session_id) ?? [],
+    closes: closed.get(session_id) ?? [],
   }))
   const [answer] = await write(db, logLock, at, JSON.stringify(calls))
   const touched = answer!.written

@@ -189,8 +189,7 @@ export function openSession(
           record.agent_session_id = agent_session_id
           opening = agent_session_id === null ? {} : { agent_session_id, ...how }
           if (queue.length === 0) setStatus('idle')
-          // Otherwise nothing is known that was not saved with the start.
-          if (agent_session_id !== null || queue.length === 0) save()
+          save()
           run()
         },
         (error) => failed(messageOf(error)),

@@ -6,25 +6,18 @@ import type { SessionKeys } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
 import { Fault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
-import { cancelApprovals } from '../store/approvals.ts'
-import {
-  type Due,
-  deleteCommand,
-  deleteSessionCommands,
-  hasCommand,
-  insertCommand,
-  newCommandId,
-} from '../store/commands.ts'
-import { logLock, type NewEvent, type PlacedEvent, turnMessage } from '../store/events.ts'
-import type { Db, Store } from '../store/open.ts'
+import { type Due, deleteCommand, insertCommand, newCommandId } from '../store/commands.ts'
+import { turnMessage } from '../store/events.ts'
+import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { SessionStatus } from '../store/schema.ts'
 import * as rows from '../store/sessions.ts'
 import { type CallerRequests, shownRequest } from './caller-requests.ts'
 import type { CallerTools, Declaration } from './caller-tools.ts'
 import type { EventLog } from './event-log.ts'
-import { writeEvents } from './log-writer.ts'
 import type { Projects } from './projects.ts'
+import { createSessionChange, status } from './session-change.ts'
+import { createSessionEnds } from './session-ends.ts'
 import { fits, requireMaySpeak } from './session-taking-up.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
 import type { Workspaces } from './workspaces.ts'
@@ -99,50 +92,16 @@ const shown = (row: rows.SessionRow) => ({
 })
 
 export function createSessions(deps: SessionsDeps) {
-  const { store, config, keys, projects, workspaces, events } = deps
+  const { store, keys, projects, workspaces, events } = deps
   const { db } = store
   const { spawn, droidOf } = createSpawn(deps)
+  const change = createSessionChange(deps)
 
   async function require(session_id: string): Promise<rows.SessionRow> {
     const row = await rows.sessionById(db, session_id)
     if (!row) throw unknown('session', session_id)
     return row
   }
-
-  /** One session, locked, in a transaction that may write events; subscribers hear of it after the commit. */
-  async function change<T>(
-    session_id: string,
-    work: (
-      trx: Db,
-      row: rows.SessionRow,
-      write: (events: NewEvent[], also?: rows.SessionChange) => Promise<void>,
-    ) => Promise<T>,
-  ): Promise<T> {
-    const { result, row, written } = await store.transact(
-      async (trx) => {
-        const written: PlacedEvent[] = []
-        let row = (await rows.lockSessions(trx, [session_id])).get(session_id)
-        if (!row) throw unknown('session', session_id)
-        const write = async (added: NewEvent[], also: rows.SessionChange = {}) => {
-          const { change, events } = await writeEvents(trx, row!, added)
-          const changed = { ...change, ...also }
-          written.push(...events)
-          await rows.updateSession(trx, session_id, changed)
-          row = { ...row!, ...changed } as rows.SessionRow
-        }
-        return { result: await work(trx, row, write), row, written }
-      },
-      { lock: logLock },
-    )
-    events.announce({ rows: [row], events: written })
-    return result
-  }
-
-  const status = (name: SessionStatus, more: Record<string, unknown> = {}): NewEvent => ({
-    type: 'status',
-    at: new Date().toISOString(),
-    data: { status: name, ...more },
-  })
 
   /** As callers see them: what waits for an answer of a caller is looked up, since it may be many. */
   async function described(found: rows.SessionRow[]) {
@@ -154,20 +113,6 @@ export function createSessions(deps: SessionsDeps) {
       const open_requests = (bySession.get(row.id) ?? []).map(shownRequest)
       const requires = [...row.requires, ...open_requests.map(({ request_id }) => request_id)]
       return { ...shown(row), requires, open_requests }
-    })
-  }
-
-  /** Over by the server's own word. Nothing if it is over already. */
-  async function over(
-    session_id: string,
-    name: 'failed' | 'completed' | 'cancelled',
-    reason: string | null,
-  ): Promise<void> {
-    await change(session_id, async (trx, row, write) => {
-      await deleteSessionCommands(trx, session_id)
-      if (rows.isOver(row.status)) return
-      await cancelApprovals(trx, session_id, reason ?? 'the session is over')
-      await write([status(name, reason ? { reason } : {})])
     })
   }
 
@@ -290,64 +235,6 @@ export function createSessions(deps: SessionsDeps) {
     return { session_id: row.id, turn_id: String(first?.data.turn_id), since_index: -1, spawned: true }
   }
 
-  /**
-   * Asks for the end of a session and all below it. Parents before children, and once more for those that were spawned
-   * meanwhile: a session whose end was asked for spawns no more.
-   */
-  async function end(
-    session_id: string,
-    how: { status?: 'completed' | 'cancelled'; reason?: string; keep?: boolean } = {},
-  ): Promise<string[]> {
-    const asked = new Set<string>()
-    for (;;) {
-      const left = (await rows.subtree(db, session_id)).filter(({ id }) => !asked.has(id))
-      if (left.length === 0) return [...asked]
-      const projects = new Set<string>()
-      for (const { id, project_id } of left) {
-        if (await askEnd(id, how)) projects.add(project_id)
-        asked.add(id)
-      }
-      for (const project_id of projects) deps.soon(project_id)
-    }
-  }
-
-  async function askEnd(
-    id: string,
-    how: { status?: 'completed' | 'cancelled'; reason?: string; keep?: boolean },
-  ): Promise<boolean> {
-    return await change(id, async (trx, row, write) => {
-      const first = row.end_requested_at === null
-      if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
-      if (rows.isOver(row.status) || (await hasCommand(trx, id, 'end'))) return false
-      await insertCommand(trx, {
-        session_id: id,
-        project_id: row.project_id,
-        kind: 'end',
-        payload: { status: how.status ?? 'completed', reason: how.reason ?? 'ended' },
-      })
-      return true
-    })
-  }
-
-  async function cancel(session_id: string): Promise<void> {
-    const project_id = await change(session_id, async (trx, row) => {
-      if (rows.isOver(row.status))
-        throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
-      await insertCommand(trx, { session_id, project_id: row.project_id, kind: 'cancel', payload: {} })
-      return row.project_id
-    })
-    deps.soon(project_id)
-  }
-
-  async function cleanup(filter: { project_id?: string; max_age_hours: number }): Promise<string[]> {
-    const ids = await rows.deleteOverSessions(db, {
-      project_id: filter.project_id,
-      before: new Date(Date.now() - filter.max_age_hours * 3_600_000),
-    })
-    if (filter.project_id) deps.forget(filter.project_id, ids)
-    return ids
-  }
-
   async function list(
     filter: { project_id?: string; status?: SessionStatus; parent_session_id?: string } & PageRequest,
   ) {
@@ -355,25 +242,14 @@ export function createSessions(deps: SessionsDeps) {
     return { sessions: await described(items), next_cursor }
   }
 
-  async function endIdle(): Promise<void> {
-    const before = new Date(Date.now() - config.session_idle_minutes * 60_000)
-    for (const { id } of await rows.idleSince(db, before))
-      await end(id, { reason: 'idle for too long', keep: true })
-  }
-
   return {
     start,
     address,
     restart,
-    end,
-    cancel,
-    cleanup,
     list,
     require,
-    over,
     change,
-    status,
-    endIdle,
+    ...createSessionEnds({ ...deps, change }),
     droidOf,
     get: async (session_id: string) => (await described([await require(session_id)]))[0]!,
     /** Its id and those of all below it. */
@@ -385,10 +261,6 @@ export function createSessions(deps: SessionsDeps) {
         (row) => row.workspace_id === workspace_id,
       )
       return living && `session ${living.id}`
-    },
-    /** The container is gone for good, or was stopped on purpose. */
-    async failAll(project_id: string, reason: string) {
-      for (const { id } of await rows.activeSessions(db, project_id)) await over(id, 'failed', reason)
     },
   }
 }

@@ -1,0 +1,45 @@
+// One session, locked, in a transaction that may write events; subscribers hear of it after the commit.
+import { unknown } from '../fault.ts'
+import { logLock, type NewEvent, type PlacedEvent } from '../store/events.ts'
+import type { Db, Store } from '../store/open.ts'
+import type { SessionStatus } from '../store/schema.ts'
+import * as rows from '../store/sessions.ts'
+import type { EventLog } from './event-log.ts'
+import { writeEvents } from './log-writer.ts'
+
+export const status = (name: SessionStatus, more: Record<string, unknown> = {}): NewEvent => ({
+  type: 'status',
+  at: new Date().toISOString(),
+  data: { status: name, ...more },
+})
+
+export function createSessionChange({ store, events }: { store: Store; events: EventLog }) {
+  return async function change<T>(
+    session_id: string,
+    work: (
+      trx: Db,
+      row: rows.SessionRow,
+      write: (events: NewEvent[], also?: rows.SessionChange) => Promise<void>,
+    ) => Promise<T>,
+  ): Promise<T> {
+    const { result, row, written } = await store.transact(
+      async (trx) => {
+        const written: PlacedEvent[] = []
+        let row = (await rows.lockSessions(trx, [session_id])).get(session_id)
+        if (!row) throw unknown('session', session_id)
+        const write = async (added: NewEvent[], also: rows.SessionChange = {}) => {
+          const { change, events } = await writeEvents(trx, row!, added)
+          const changed = { ...change, ...also }
+          written.push(...events)
+          await rows.updateSession(trx, session_id, changed)
+          row = { ...row!, ...changed } as rows.SessionRow
+        }
+        return { result: await work(trx, row, write), row, written }
+      },
+      { lock: logLock },
+    )
+    events.announce({ rows: [row], events: written })
+    return result
+  }
+}
+export type SessionChanging = ReturnType<typeof createSessionChange>

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { patterns } from '../../ids.ts'
 import { action, tool } from '../tool.ts'
 import { cursor, limit, maybeTime, next_cursor, project_id, time } from './fields.ts'
-import { session_id } from './session.ts'
+import { session_id } from './session-fields.ts'
 
 const approval_id = z
   .string()

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import { action, standalone } from '../tool.ts'
 import { limitsOutput, maybeTime, project_id, workspace_id } from './fields.ts'
-import { session_id } from './session.ts'
+import { session_id } from './session-fields.ts'
 
 const tokens = { input_tokens: z.number(), output_tokens: z.number(), cost_usd: z.number() }
 

@@ -7,10 +7,9 @@ import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
+  callTool as call,
   clientCommand,
   clientEnv,
-  type Droid,
-  dialAs,
   droid,
   greet,
   offer,
@@ -33,10 +32,6 @@ const respond = (session_id: string, request_id: string, answer: object) =>
   booted.ok('caller_tool_response', { session_id, request_id, ...answer })
 const refused = (session_id: string, request_id: string, answer: object = { result: 1 }) =>
   booted.fault('caller_tool_response', { session_id, request_id, ...answer })
-const call = async (one: Droid, tool: string, args: object = {}, more: object = {}) => {
-  const dialled = await dialAs(one)
-  return await dialled.ask('caller_tool', { tool, arguments: args, ...more }).finally(() => dialled.close())
-}
 
 describe('an MCP client of the droid', () => {
   it('sees the tools, hears when they change, calls them, and cancels', async () => {

@@ -4,9 +4,9 @@ import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
+  callTool as call,
   clientCommand,
   clientEnv,
-  type Droid,
   dialAs,
   droid,
   greet,
@@ -32,10 +32,6 @@ const respond = (session_id: string, request_id: string, answer: object) =>
   booted.ok('caller_tool_response', { session_id, request_id, ...answer })
 const refused = (session_id: string, request_id: string, answer: object = { result: 1 }) =>
   booted.fault('caller_tool_response', { session_id, request_id, ...answer })
-const call = async (one: Droid, tool: string, args: object = {}, more: object = {}) => {
-  const dialled = await dialAs(one)
-  return await dialled.ask('caller_tool', { tool, arguments: args, ...more }).finally(() => dialled.close())
-}
 
 describe('a shell droid', () => {
   it('calls a tool by name and prints what the caller answered', async () => {

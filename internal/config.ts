@@ -148,9 +148,21 @@ export const configSchema = z.strictObject({
         .min(1)
         .default(60)
         .describe('Requests without a valid token that one address may make in a minute.'),
+      per_container_per_second: z
+        .number()
+        .min(1)
+        .default(2000)
+        .describe(
+          'Sustained messages of the droids of one container, of up to 16 kB each; a longer one counts as several. What comes faster waits in the container.',
+        ),
+      per_container_burst: z
+        .int()
+        .min(1)
+        .default(4000)
+        .describe('Messages that the droids of one container may send at once.'),
     })
     .prefault({})
-    .describe('Request rates; beyond them the answer is 429 with `Retry-After`.'),
+    .describe('Request rates; over HTTP, what is beyond them is answered with 429 and `Retry-After`.'),
   oidc: z
     .strictObject({
       issuer: z.url().describe('Issuer URL; its discovery document names the keys.'),

@@ -24,8 +24,13 @@ export type Place = {
 export async function startServer(config: object = {}): Promise<{ place: Place; stop(): Promise<void> }> {
   const home = await mkdtemp(join(tmpdir(), 'oub-relay-'))
   const url = `http://127.0.0.1:${await freePort()}`
-  // The benchmark is one token; the limit per token is not what is measured.
-  const rate = { per_token_per_second: 1_000_000, per_token_burst: 1_000_000 }
+  // The benchmark is one token and one container; their limits are not what is measured.
+  const rate = {
+    per_token_per_second: 1_000_000,
+    per_token_burst: 1_000_000,
+    per_container_per_second: 1_000_000,
+    per_container_burst: 1_000_000,
+  }
   await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify({ rate, log: { level: 'error' }, ...config }))
   const env = { ...process.env, OUBLIETTE_HOME: home, OUBLIETTE_ADDRESS: url.slice('http://'.length) }
   // For a profile of the server: BENCH_NODE_FLAGS='--cpu-prof --cpu-prof-dir=/tmp/profile'

@@ -5,7 +5,7 @@ test('a burst is let through, then the refusal says when to come back', () => {
   let now = 0
   const rate = createRate({ per_second: 2, burst: 3, now: () => now })
   for (let i = 0; i < 3; i++) expect(rate.take('a')).toEqual({ ok: true })
-  expect(rate.take('a')).toEqual({ ok: false, retry_after_seconds: 1 })
+  expect(rate.take('a')).toEqual({ ok: false, retry_after_seconds: 0.5 })
   expect(rate.take('b')).toEqual({ ok: true })
   now = 500
   expect(rate.take('a')).toEqual({ ok: true })

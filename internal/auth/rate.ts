@@ -2,7 +2,8 @@
 // server's health, not a quota.
 export type Take = { ok: true } | { ok: false; retry_after_seconds: number }
 export type Rate = {
-  take(key: string): Take
+  /** What costs more than the burst is let through when the bucket is full. */
+  take(key: string, cost?: number): Take
 }
 
 const keepAtMost = 50_000
@@ -18,21 +19,16 @@ export function createRate(options: { per_second: number; burst: number; now?: (
     return { left: Math.min(burst, bucket.left + ((at - bucket.at) / 1000) * per_second), at }
   }
 
-  const verdict = (left: number): Take =>
-    left >= 1
-      ? { ok: true }
-      : { ok: false, retry_after_seconds: Math.max(1, Math.ceil((1 - left) / per_second)) }
-
   return {
-    take(key) {
+    take(key, cost = 1) {
       const bucket = level(key)
-      const taken = verdict(bucket.left)
-      if (taken.ok) bucket.left -= 1
+      const missing = Math.min(cost, burst) - bucket.left
+      if (missing <= 0) bucket.left -= cost
       // Re-inserting keeps the map in order of use, so that the coldest bucket is the one to go.
       buckets.delete(key)
       if (buckets.size >= keepAtMost) buckets.delete(buckets.keys().next().value!)
       buckets.set(key, bucket)
-      return taken
+      return missing <= 0 ? { ok: true } : { ok: false, retry_after_seconds: missing / per_second }
     },
   }
 }

@@ -11,10 +11,8 @@ export type Authenticate = (bearer: string, address: string) => Promise<Caller>
 function bounded(rate: Rate, key: string, what: string) {
   const taken = rate.take(key)
   if (taken.ok) return
-  throw new Fault('exhausted', what, {
-    hint: `try again in ${Math.max(1, Math.ceil(taken.retry_after_seconds))} s`,
-    retry_after_seconds: taken.retry_after_seconds,
-  })
+  const retry_after_seconds = Math.max(1, Math.ceil(taken.retry_after_seconds))
+  throw new Fault('exhausted', what, { hint: `try again in ${retry_after_seconds} s`, retry_after_seconds })
 }
 
 export function createCallerCheck(parts: {

@@ -1,4 +1,5 @@
 // The rules, together: what the tools may ask for. Rooms below are given; nothing here knows HTTP, MCP or argv.
+import { createRate } from '../auth/rate.ts'
 import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
@@ -74,6 +75,9 @@ function remembered(projectOf: (id: string) => Promise<string | undefined>) {
 /** Whose project an id belongs to, or projects; the door asks before it decides. */
 type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
 
+/** A longer message of a droid counts as several. */
+const messageLength = 16 * 1024
+
 export function createManagers(deps: ManagersDeps) {
   const { store, runtime, config, credentials, log } = deps
   const layout = layoutOf(deps.home)
@@ -135,9 +139,16 @@ export function createManagers(deps: ManagersDeps) {
     },
   })
   const fail = async (session_id: string, reason: string) => await sessions.over(session_id, 'failed', reason)
+  const { per_container_per_second: per_second, per_container_burst: burst } = config.rate
+  const messages = createRate({ per_second, burst })
+  const pace = (project_id: string, length = 0): number => {
+    const taken = messages.take(project_id, 1 + Math.floor(length / messageLength))
+    return taken.ok ? 0 : Math.ceil(taken.retry_after_seconds * 1000)
+  }
   const relay: Relay = createRelay<Identity>({
     version: deps.version,
     log,
+    pace,
     handlers: {
       ...createSupervision({
         ...common,
@@ -155,7 +166,7 @@ export function createManagers(deps: ManagersDeps) {
     },
     http: (project_id, socket) => models.accept(project_id, socket),
   })
-  const models = createModelUse({ ...common, sessions, identify: identities.identify })
+  const models = createModelUse({ ...common, sessions, identify: identities.identify, pace })
   const containers: Containers = createContainers({
     ...common,
     projects,

@@ -39,6 +39,7 @@ export function createModelUse(
     log: Log
     /** Whose key it is. */
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
+    pace: (project_id: string) => number
   },
 ): Gateway {
   const { sessions, config } = deps
@@ -66,5 +67,6 @@ export function createModelUse(
     log: deps.log,
     admit,
     record,
+    pace: deps.pace,
   })
 }

@@ -5,13 +5,15 @@ import { Fault } from '../fault.ts'
 
 const largest_bytes = 64 * 1024 * 1024
 
-export async function wholeBody(request: IncomingMessage): Promise<Buffer> {
+/** `hold` hears of every part, and may throw. */
+export async function wholeBody(request: IncomingMessage, hold: (bytes: number) => void): Promise<Buffer> {
   const parts: Buffer[] = []
   let held = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     held += part.length
     if (held > largest_bytes)
       throw new Fault('invalid', `the request is larger than ${largest_bytes / 1024 / 1024} MiB`)
+    hold(part.length)
     parts.push(part)
   }
   return parts.length === 1 ? parts[0]! : Buffer.concat(parts)

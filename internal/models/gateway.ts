@@ -7,9 +7,11 @@ import type { Socket } from 'node:net'
 import type { Price } from '../config-models.ts'
 import { Fault, toFault } from '../fault.ts'
 import type { Log } from '../log.ts'
+import { sparsely } from '../log-sparsely.ts'
 import { askForUsage, wholeBody } from './body.ts'
 import { type Credentials, requireCredential } from './credentials.ts'
 import { createForward } from './forward.ts'
+import { createHolds } from './holds.ts'
 import { keyShown, outgoing } from './outgoing.ts'
 import { costOf, priceOf } from './prices.ts'
 import { providerError } from './provider-error.ts'
@@ -45,6 +47,8 @@ export type GatewayDeps = {
    */
   admit(project_id: string, key: string, unrecorded_usd: number): Promise<Asking>
   record(session_id: string, usage: ModelUsage): Promise<void>
+  /** How many milliseconds a request of this container has to wait yet; 0 takes it. */
+  pace(project_id: string): number
 }
 
 export interface Gateway {
@@ -61,6 +65,8 @@ export function createGateway(deps: GatewayDeps): Gateway {
   /** By project: what is being written, and what it cost. */
   const recording = new Map<string, Map<Promise<void>, number>>()
   const unpriced = new Set<string>()
+  const holds = createHolds()
+  const warn = sparsely(log)
   const { forward, close } = createForward()
   const server = createServer({ noDelay: true, requestTimeout: 0, keepAliveTimeout: 120_000 })
 
@@ -121,6 +127,11 @@ export function createGateway(deps: GatewayDeps): Gateway {
     const key = keyShown(request.headers, url.searchParams)
     if (project_id === undefined || key === undefined)
       throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
+    const wait_ms = deps.pace(project_id)
+    if (wait_ms > 0)
+      throw new Fault('unavailable', 'this container asks too often', {
+        retry_after_seconds: Math.ceil(wait_ms / 1000),
+      })
     const asking = await admit(project_id, key)
     const method = request.method ?? 'GET'
     const asked = url.pathname.slice(provider.length + 1)
@@ -128,7 +139,8 @@ export function createGateway(deps: GatewayDeps): Gateway {
     if (path === undefined)
       throw new Fault('not_found', `${method} ${asked.slice(0, 200)} is not passed on to ${provider}`)
     const credential = requireCredential(deps.credentials, asking.credential_refs, provider)
-    const given = await wholeBody(request)
+    using hold = holds(project_id)
+    const given = await wholeBody(request, hold.add)
     const body = path === '/chat/completions' ? askForUsage(given) : given
     const to = outgoing(
       provider,
@@ -166,7 +178,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       path: request.url?.split('?')[0],
     }
     if (fault.kind === 'internal') log.error('the model gateway failed', { ...about, error: thrown })
-    else log.warn('a model request is refused', about)
+    else warn(project_id ?? '', 'a model request is refused', about)
     if (response.headersSent) return void response.destroy()
     const { status, headers, body } = providerError(dialect, fault)
     // What is left of the request is not waited for.

@@ -11,6 +11,8 @@ export type FrameReader = {
   push(chunk: Buffer): string[]
   /** Bytes of a frame that has begun and not ended. */
   readonly partial_bytes: number
+  /** Forgets what has begun and not ended. */
+  clear(): void
 }
 
 export function createFrameReader(limit = FRAME_BYTES): FrameReader {
@@ -50,6 +52,10 @@ export function createFrameReader(limit = FRAME_BYTES): FrameReader {
     },
     get partial_bytes() {
       return held
+    },
+    clear() {
+      parts = []
+      held = 0
     },
   }
 }

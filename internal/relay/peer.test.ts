@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Fault } from '../fault.ts'
-import { createPeer, type Handlers, type PeerLimits } from './peer.ts'
+import { createPeer, type Handlers } from './peer.ts'
+import type { PeerLimits } from './peer-limits.ts'
 
 let root: string
 let cleanup: (() => void)[] = []

@@ -3,7 +3,10 @@
 // held for it and the time it may take are all bounded. What the methods do is up to the handlers.
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
-import { createFrameReader, FRAME_BYTES } from './frames.ts'
+import { createFrameReader } from './frames.ts'
+import { createIntake } from './intake.ts'
+import type { Pace } from './pace.ts'
+import { defaults, type PeerLimits, worthLooking } from './peer-limits.ts'
 import { codes, fromWireError, toWireError, type WireError } from './wire.ts'
 
 export type Progress = { progress: number; total?: number; message?: string }
@@ -14,22 +17,6 @@ export type Call = {
   progress(update: Progress): void
 }
 export type Handlers = Record<string, (params: unknown, call: Call) => unknown>
-
-export type PeerLimits = {
-  frame_bytes: number
-  /** Requests of the other side that may be open at once. */
-  open_requests: number
-  /** Of its open requests, and likewise of what we wrote and it did not read; beyond this we stop reading. */
-  held_bytes: number
-  /** To finish a frame that has begun, and to take what was written when too much is held. */
-  slow_ms: number
-}
-const defaults: PeerLimits = {
-  frame_bytes: FRAME_BYTES,
-  open_requests: 4096,
-  held_bytes: 32 * 1024 * 1024,
-  slow_ms: 30_000,
-}
 
 export type RequestOptions = {
   signal?: AbortSignal
@@ -52,7 +39,10 @@ export interface Peer {
   /** Settles with the reason when the connection is over; never rejects. */
   readonly closed: Promise<Fault>
   readonly open: boolean
+  /** What the other side has the server hold: its open requests, and bytes that came in or wait to go out. */
+  readonly load: Load
 }
+export type Load = { requests: number; bytes: number }
 
 type Waiting = {
   resolve(result: unknown): void
@@ -66,7 +56,14 @@ const isId = (value: unknown): value is Id => typeof value === 'string' || typeo
 
 export function createPeer(
   socket: Socket,
-  options: { handlers: Handlers; limits?: Partial<PeerLimits>; on_frame?: () => void },
+  options: {
+    handlers: Handlers
+    limits?: Partial<PeerLimits>
+    on_frame?: () => void
+    pace?: Pace
+    /** The load has grown to something worth looking at. */
+    on_load?: () => void
+  },
 ): Peer {
   const limits = { ...defaults, ...options.limits }
   const reader = createFrameReader(limits.frame_bytes)
@@ -82,6 +79,8 @@ export function createPeer(
   const close = (why = new Fault('unavailable', 'the connection was closed')): void => {
     if (over) return
     over = why
+    intake.stop()
+    reader.clear()
     clearTimeout(partial_timer)
     clearTimeout(write_timer)
     // A last error frame may still be on its way out; what the other side does not take within a second is dropped.
@@ -100,7 +99,8 @@ export function createPeer(
 
   const balance = (): void => {
     if (over) return
-    const choked = socket.writableLength > limits.held_bytes || running_bytes > limits.held_bytes
+    const choked =
+      socket.writableLength > limits.held_bytes || running_bytes > limits.held_bytes || intake.waiting > 0
     if (choked && !socket.isPaused()) socket.pause()
     if (!choked && socket.isPaused()) socket.resume()
     if (socket.writableLength > limits.held_bytes) {
@@ -117,6 +117,7 @@ export function createPeer(
     if (socket.writableLength > 4 * limits.held_bytes)
       return slow('did not read a great deal of what was sent')
     if (socket.writableLength > limits.held_bytes) balance()
+    if (socket.writableLength > worthLooking) options.on_load?.()
   }
   const fitting = (message: object): string => {
     const text = `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`
@@ -143,6 +144,7 @@ export function createPeer(
     if (id !== undefined) running.set(id, controller)
     running_bytes += bytes
     if (running_bytes > limits.held_bytes) balance()
+    options.on_load?.()
     try {
       const result = await handler(params, {
         signal: controller.signal,
@@ -204,6 +206,14 @@ export function createPeer(
     void serve(id, method, params, text.length)
   }
 
+  const intake = createIntake({
+    take: (frame) => {
+      if (!over) take(frame)
+    },
+    ...(options.pace ? { pace: options.pace } : {}),
+    onEmpty: balance,
+  })
+
   const watchPartial = (): void => {
     clearTimeout(partial_timer)
     partial_timer = undefined
@@ -224,8 +234,10 @@ export function createPeer(
     } catch (error) {
       return refuse(null, { code: codes.parse, message: messageOf(error) })
     }
-    for (const frame of frames) if (!over) take(frame)
+    intake.push(frames)
+    balance()
     if (frames.length > 0 || !had_partial) watchPartial()
+    if (reader.partial_bytes > worthLooking) options.on_load?.()
   })
   socket.on('drain', balance)
   socket.on('error', (error) => close(new Fault('unavailable', error.message, { cause: error })))
@@ -268,6 +280,10 @@ export function createPeer(
     closed,
     get open() {
       return over === undefined
+    },
+    get load() {
+      const bytes = reader.partial_bytes + intake.waiting + running_bytes + socket.writableLength
+      return { requests: running.size, bytes }
     },
   }
 }

@@ -5,10 +5,14 @@
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
+import { sparsely } from '../log-sparsely.ts'
 import { type DroidSide, droidHandlers } from './droid-side.ts'
 import { onFirstByte } from './first-byte.ts'
 import { type Listener, listen } from './listen.ts'
-import { createPeer, type Peer, type PeerLimits } from './peer.ts'
+import { createPace, type Pace } from './pace.ts'
+import { createPeer, type Load, type Peer } from './peer.ts'
+import type { PeerLimits } from './peer-limits.ts'
+import { createRelief } from './relief.ts'
 import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './supervisor-side.ts'
 
 export type RelayHandlers<Identity extends { session_id: string }> = SupervisorSide & DroidSide<Identity>
@@ -37,6 +41,8 @@ type Opened = {
   seat?: Peer
   link?: SupervisorLink
   waiters: Set<(link: SupervisorLink) => void>
+  relieve: () => void
+  pace: Pace
   /** Connections that have not said anything yet, and those that speak HTTP. */
   silent: Set<Socket>
   http: Set<Socket>
@@ -50,10 +56,15 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   version: string
   log: Log
   limits?: Partial<PeerLimits>
+  /** What the connections of one container may hold together. */
+  container?: Load
+  /** How many milliseconds a message of this length has to wait before it is taken; 0 takes it. Not for supervisors. */
+  pace?: (project_id: string, length: number) => number
   /** Takes connections over that speak HTTP: droids that ask their model. */
   http?: (project_id: string, socket: Socket) => void
 }): Relay {
   const { handlers, log } = options
+  const warn = sparsely(log)
   const opened = new Map<string, Promise<Opened>>()
   const ready = new Map<string, Opened>()
 
@@ -74,6 +85,8 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       peer: createPeer(socket, {
         handlers: methods,
         on_frame: () => clearTimeout(early),
+        pace: (length, go) => (place.seat === connection.peer ? undefined : place.pace(length, go)),
+        on_load: place.relieve,
         ...(options.limits ? { limits: options.limits } : {}),
       }),
     }
@@ -119,7 +132,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       clearTimeout(early)
       place.connections.delete(connection)
       if (why.kind !== 'unavailable')
-        log.warn('a connection from a container was ended', { project_id, why: why.message })
+        warn(project_id, 'a connection from a container was ended', { project_id, why: why.message })
       if (place.link?.peer !== connection.peer) return
       const { link } = place
       delete place.link
@@ -152,6 +165,12 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       listener: undefined as never,
       connections: new Set(),
       waiters: new Set(),
+      relieve: createRelief(
+        () =>
+          [...place.connections].map(({ peer }) => peer).filter((peer) => peer.open && peer !== place.seat),
+        options.container,
+      ),
+      pace: createPace((length) => options.pace?.(project_id, length) ?? 0),
       silent: new Set(),
       http: new Set(),
     }

@@ -1,7 +1,9 @@
 // The model gateway from inside a container without a network, by curl in a shell session: what is passed on, what is
 // counted, what is refused and how.
 import { randomBytes } from 'node:crypto'
+import { createConnection } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { droid } from '../fixtures/droid-socket.ts'
 import { type Event, end, get, history, spawn } from '../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../harness/booted.ts'
 import { until } from '../harness/wait.ts'
@@ -266,6 +268,47 @@ describe('money', () => {
       ).kind,
     ).toBe('exhausted')
   })
+})
+
+test('what the requests of one container hold together is bounded, and it is free again when they are over', {
+  timeout: 60_000,
+}, async () => {
+  const { socket, api_key, session_id } = await droid(booted, project_id)
+  const megabyte = Buffer.alloc(1024 * 1024, 0x20)
+  /** A request whose body never ends. */
+  const upload = () => {
+    const connection = createConnection(socket)
+    let answer = ''
+    connection.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk))
+    connection.on('error', () => undefined)
+    connection.write(
+      `POST /anthropic/v1/messages HTTP/1.1\r\nhost: gateway\r\nx-api-key: ${api_key}\r\ncontent-length: 67108864\r\n\r\n`,
+    )
+    for (let n = 0; n < 63; n++) connection.write(megabyte)
+    return {
+      answer: () => answer,
+      sent: () => connection.writableLength === 0,
+      end: () => connection.destroy(),
+    }
+  }
+  const four = Array.from({ length: 4 }, upload)
+  await until(() => four.every((one) => one.sent()), { what: 'four of 63 MiB are held' })
+  const fifth = upload()
+  await until(() => fifth.answer().includes('together'), { what: 'the fifth is answered' })
+  expect(fifth.answer()).toMatch(/^HTTP\/1.1 503 /)
+  expect(fifth.answer()).toContain('x-should-retry: true')
+  expect(fifth.answer()).toContain('larger than 256 MiB together')
+  expect(four.map((one) => one.answer())).toEqual(['', '', '', ''])
+  for (const one of [...four, fifth]) one.end()
+  const body = {
+    model: 'test-1',
+    max_tokens: 9,
+    messages: [{ role: 'user', content: prompt([{ say: 'ok' }]) }],
+  }
+  await until(async () => (await ask({ path: '/anthropic/v1/messages', body })).status === 200, {
+    what: 'others are served again',
+  })
+  await end(booted, session_id)
 })
 
 test('a droid whose key is missing is refused at once, with the key named', async () => {

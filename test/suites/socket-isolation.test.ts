@@ -244,4 +244,48 @@ describe('frames that are wrong', () => {
     expect((await again.ask('caller_tools')).error).toBeUndefined()
     again.close()
   })
+
+  it('nor do right ones, however many: 400 connections with 1,000 calls each', {
+    timeout: 120_000,
+  }, async () => {
+    const params = { api_key: a.api_key }
+    const calls = (from: number, to: number) =>
+      Array.from(
+        { length: to - from },
+        (_, n) => `${JSON.stringify({ jsonrpc: '2.0', id: from + n, method: 'caller_tools', params })}\n`,
+      ).join('')
+    const [first, rest] = [calls(0, 24), calls(25, 1000)]
+    const quiet = await memory()
+    let most = quiet
+    let answered = 0
+    let over = false
+    const meanwhile = latencies(() => !over)
+    const crowd = await Promise.all(Array.from({ length: 400 }, () => dial(a.socket)))
+    for (const one of crowd) {
+      one.send(first)
+      void one.ask('caller_tools', params, 24).then(({ error }) => (answered += error ? 0 : 1))
+      one.send(rest)
+    }
+    // 10,000 calls, at the container's pace.
+    await until(
+      async () => {
+        most = Math.max(most, await memory())
+        return answered === crowd.length
+      },
+      { what: 'each of them had 25 answers', deadline_ms: 60_000 },
+    )
+    for (const one of crowd) one.close()
+    over = true
+    const during = await meanwhile
+    process.stdout.write(
+      `others: p50 ${p(during, 0.5).toFixed(1)} ms, p99 ${p(during, 0.99).toFixed(1)} ms; ` +
+        `server ${quiet.toFixed(0)} MB, at most ${most.toFixed(0)} MB\n`,
+    )
+    expect(most).toBeLessThan(quiet + 800)
+    expect(p(during, 0.99)).toBeLessThan(2_000)
+    // The container itself is as fast again as its pace lets it be.
+    const again = await dialAs(a)
+    expect((await again.ask('caller_tools')).error).toBeUndefined()
+    again.close()
+  })
 })

@@ -1,0 +1,33 @@
+// All connections of one container together may have the server hold only so much. What is beyond that costs the
+// connection that holds the most; a container has one, and cannot do worse by opening many.
+import { Fault } from '../fault.ts'
+import type { Load, Peer } from './peer.ts'
+
+export const containerLoad: Load = { requests: 8192, bytes: 128 * 1024 * 1024 }
+
+/** Looks once in a turn of the event loop, however often it is called. */
+export function createRelief(peers: () => Peer[], most: Load = containerLoad): () => void {
+  let looking = false
+
+  function relieve(what: keyof Load, words: string): void {
+    const loads = peers()
+      .map((peer) => ({ peer, held: peer.load[what] }))
+      .sort((one, other) => other.held - one.held)
+    let sum = loads.reduce((total, { held }) => total + held, 0)
+    for (const { peer, held } of loads) {
+      if (sum <= most[what]) return
+      peer.close(new Fault('exhausted', `its container has more than ${most[what]} ${words}`))
+      sum -= held
+    }
+  }
+
+  return () => {
+    if (looking) return
+    looking = true
+    setImmediate(() => {
+      looking = false
+      relieve('requests', 'open requests')
+      relieve('bytes', 'bytes on their way')
+    })
+  }
+}

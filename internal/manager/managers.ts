@@ -4,6 +4,7 @@ import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
+import { sparsely } from '../log-sparsely.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { createRelay, type Relay } from '../relay/relay.ts'
 import type { Runtime } from '../runtime/runtime.ts'
@@ -75,8 +76,8 @@ function remembered(projectOf: (id: string) => Promise<string | undefined>) {
 /** Whose project an id belongs to, or projects; the door asks before it decides. */
 type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
 
-/** A longer message of a droid counts as several. */
-const messageLength = 16 * 1024
+/** A heavier message of a droid counts as several. */
+const messageWeight = 16 * 1024
 
 export function createManagers(deps: ManagersDeps) {
   const { store, runtime, config, credentials, log } = deps
@@ -141,8 +142,9 @@ export function createManagers(deps: ManagersDeps) {
   const fail = async (session_id: string, reason: string) => await sessions.over(session_id, 'failed', reason)
   const { per_container_per_second: per_second, per_container_burst: burst } = config.rate
   const messages = createRate({ per_second, burst })
-  const pace = (project_id: string, length = 0): number => {
-    const taken = messages.take(project_id, 1 + Math.floor(length / messageLength))
+  const warn = sparsely(log)
+  const pace = (project_id: string, weight: number): number => {
+    const taken = messages.take(project_id, 1 + Math.floor(weight / messageWeight))
     return taken.ok ? 0 : Math.ceil(taken.retry_after_seconds * 1000)
   }
   const relay: Relay = createRelay<Identity>({
@@ -156,7 +158,7 @@ export function createManagers(deps: ManagersDeps) {
         soon,
         fail,
         outdated: (project_id, protocol) =>
-          log.warn('a container has a client of another protocol version: restart it', {
+          warn(project_id, 'a container has a client of another protocol version: restart it', {
             project_id,
             protocol,
           }),

@@ -30,7 +30,10 @@ async function between(provider: RequestListener) {
   const url = new URL(await serve(provider))
   const { promise: answered, resolve, reject } = Promise.withResolvers<Answered>()
   const droid_url = await serve((_request, response) => {
-    forwarding.forward({ url, method: 'GET', headers: {} }, Buffer.alloc(0), response).then(resolve, reject)
+    forwarding
+      .begin({ url, method: 'GET', headers: {} }, Buffer.alloc(0), response)
+      .then((incoming) => forwarding.passOn(incoming, response))
+      .then(resolve, reject)
   })
   return { droid_url, answered }
 }

@@ -60,13 +60,17 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     }
   }
 
-  async function forward(to: Outgoing, body: Buffer, response: ServerResponse): Promise<Answered> {
+  /** Until the provider begins to answer; the body is not needed any more then. */
+  async function begin(to: Outgoing, body: Buffer, response: ServerResponse): Promise<IncomingMessage> {
     const leave = new AbortController()
     // Whoever asked is gone: the model need not go on.
     response.once('close', () => {
       if (!response.writableFinished) leave.abort()
     })
-    const incoming = await ask(to, body, leave.signal)
+    return await ask(to, body, leave.signal)
+  }
+
+  async function passOn(incoming: IncomingMessage, response: ServerResponse): Promise<Answered> {
     const meter = createMeter(incoming.headers['content-type'])
     response.writeHead(incoming.statusCode ?? 502, passedOn(incoming.headers))
     response.flushHeaders()
@@ -96,7 +100,8 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
   }
 
   return {
-    forward,
+    begin,
+    passOn,
     close() {
       plain.destroy()
       secure.destroy()

@@ -9,10 +9,11 @@ import { Fault, toFault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import { askForUsage, wholeBody } from './body.ts'
+import { createConnections } from './connections.ts'
 import { type Credentials, requireCredential } from './credentials.ts'
 import { createForward } from './forward.ts'
 import { createHolds } from './holds.ts'
-import { keyShown, outgoing } from './outgoing.ts'
+import { keyShown, type Outgoing, outgoing } from './outgoing.ts'
 import { costOf, priceOf } from './prices.ts'
 import { providerError } from './provider-error.ts'
 import {
@@ -47,8 +48,8 @@ export type GatewayDeps = {
    */
   admit(project_id: string, key: string, unrecorded_usd: number): Promise<Asking>
   record(session_id: string, usage: ModelUsage): Promise<void>
-  /** How many milliseconds a request of this container has to wait yet; 0 takes it. */
-  pace(project_id: string): number
+  /** How many milliseconds a request of this container, with so many bytes, has to wait yet; 0 takes it. */
+  pace(project_id: string, bytes: number): number
 }
 
 export interface Gateway {
@@ -61,13 +62,13 @@ const pathModel = /^\/(?:v1(?:beta)?\/models|model)\/([^/:]+(?::\d+)?)/
 
 export function createGateway(deps: GatewayDeps): Gateway {
   const { log } = deps
-  const projects = new WeakMap<Socket, string>()
+  const connections = createConnections()
   /** By project: what is being written, and what it cost. */
   const recording = new Map<string, Map<Promise<void>, number>>()
   const unpriced = new Set<string>()
   const holds = createHolds()
   const warn = sparsely(log)
-  const { forward, close } = createForward()
+  const { begin, passOn, close } = createForward()
   const server = createServer({ noDelay: true, requestTimeout: 0, keepAliveTimeout: 120_000 })
 
   function usageOf(provider: ProviderName, path: string, read: Reading): ModelUsage {
@@ -117,21 +118,28 @@ export function createGateway(deps: GatewayDeps): Gateway {
     }
   }
 
+  /** The body lives no longer than this. */
+  async function send(
+    project_id: string,
+    request: IncomingMessage,
+    response: ServerResponse,
+    prepare: (body: Buffer) => { to: Outgoing; body: Buffer },
+  ): Promise<IncomingMessage> {
+    using hold = holds(project_id)
+    const { to, body } = prepare(await wholeBody(request, hold.add))
+    return await begin(to, body, response)
+  }
+
   async function pass(
     request: IncomingMessage,
     response: ServerResponse,
     provider: ProviderName,
     url: URL,
   ): Promise<void> {
-    const project_id = projects.get(request.socket)
+    const project_id = connections.projectOf(request.socket)
     const key = keyShown(request.headers, url.searchParams)
     if (project_id === undefined || key === undefined)
       throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
-    const wait_ms = deps.pace(project_id)
-    if (wait_ms > 0)
-      throw new Fault('unavailable', 'this container asks too often', {
-        retry_after_seconds: Math.ceil(wait_ms / 1000),
-      })
     const asking = await admit(project_id, key)
     const method = request.method ?? 'GET'
     const asked = url.pathname.slice(provider.length + 1)
@@ -139,17 +147,13 @@ export function createGateway(deps: GatewayDeps): Gateway {
     if (path === undefined)
       throw new Fault('not_found', `${method} ${asked.slice(0, 200)} is not passed on to ${provider}`)
     const credential = requireCredential(deps.credentials, asking.credential_refs, provider)
-    using hold = holds(project_id)
-    const given = await wholeBody(request, hold.add)
-    const body = path === '/chat/completions' ? askForUsage(given) : given
-    const to = outgoing(
-      provider,
-      credential,
-      { method, path, query: url.searchParams, headers: request.headers },
-      body,
-    )
     const begun = performance.now()
-    const { status, usage, whole } = await forward(to, body, response)
+    const incoming = await send(project_id, request, response, (given) => {
+      const body = path === '/chat/completions' ? askForUsage(given) : given
+      const how = { method, path, query: url.searchParams, headers: request.headers }
+      return { to: outgoing(provider, credential, how, body), body }
+    })
+    const { status, usage, whole } = await passOn(incoming, response)
     if (usage && status < 300) record(project_id, asking.session_id, usageOf(provider, path, usage))
     log.debug('a model answered', {
       session_id: asking.session_id,
@@ -169,7 +173,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
   ): void {
     const fault = toFault(thrown)
     if (response.destroyed) return
-    const project_id = projects.get(request.socket)
+    const project_id = connections.projectOf(request.socket)
     const about = {
       project_id,
       kind: fault.kind,
@@ -185,7 +189,23 @@ export function createGateway(deps: GatewayDeps): Gateway {
     response.writeHead(status, { ...headers, connection: 'close' }).end(body)
   }
 
+  /** One request of a connection at a time, and no more of a container than its pace: else 503, and try again. */
+  function admitted(request: IncomingMessage, response: ServerResponse): boolean {
+    const { socket } = request
+    const project_id = connections.projectOf(socket)
+    const ended = connections.begin(socket)
+    if (project_id === undefined || !ended) return false
+    response.once('close', ended)
+    const wait_ms = deps.pace(project_id, Number(request.headers['content-length']) || 0)
+    if (wait_ms === 0) return true
+    const retry_after_seconds = Math.ceil(wait_ms / 1000)
+    const fault = new Fault('unavailable', 'this container asks too often', { retry_after_seconds })
+    refuse(request, response, 'openai', fault)
+    return false
+  }
+
   server.on('request', (request, response) => {
+    if (!admitted(request, response)) return
     // The client asks whether we are there.
     if (request.method === 'HEAD' && request.url === '/') return void response.writeHead(204).end()
     const url = URL.parse(`http://gateway${request.url}`)
@@ -206,8 +226,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
 
   return {
     accept(project_id, socket) {
-      projects.set(socket, project_id)
-      server.emit('connection', socket)
+      if (connections.add(project_id, socket)) server.emit('connection', socket)
     },
     async close() {
       server.closeAllConnections()

@@ -113,8 +113,13 @@ test('a price by its name, else by the longest beginning', () => {
 })
 
 test('usage is asked for where it is not told by itself', () => {
-  expect(askForUsage(Buffer.from('{"stream": true}')).toString()).toBe(
-    '{"stream":true,"stream_options":{"include_usage":true}}',
+  const asked = { stream: true, stream_options: { include_usage: true } }
+  expect(JSON.parse(askForUsage(Buffer.from(' { "stream": true}')).toString())).toEqual(asked)
+  expect(JSON.parse(askForUsage(Buffer.from('{"stream":true,"stream_options":{"x":1}}')).toString())).toEqual(
+    {
+      ...asked,
+      stream_options: { x: 1, include_usage: true },
+    },
   )
   for (const same of [
     '{"stream":false}',

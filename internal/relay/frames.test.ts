@@ -28,6 +28,14 @@ test('a frame that is too long is refused before it ends', () => {
   expect(() => reader.push(Buffer.from('4567890'))).toThrow('longer than 10 bytes')
 })
 
+test('an empty frame is refused, and bytes that come one by one are kept as one', () => {
+  expect(() => createFrameReader().push(Buffer.from('{}\n\n'))).toThrow('empty')
+  const reader = createFrameReader()
+  const text = JSON.stringify('ä'.repeat(5000))
+  for (const byte of Buffer.from(text)) expect(reader.push(Buffer.of(byte))).toEqual([])
+  expect(reader.push(Buffer.from('\n'))).toEqual([text])
+})
+
 test('bytes that are no UTF-8 are refused', () => {
   expect(() => createFrameReader().push(Buffer.from([0x22, 0xff, 0x22, 0x0a]))).toThrow('not UTF-8')
 })

@@ -5,6 +5,7 @@ import { Fault } from '../fault.ts'
 
 export const FRAME_BYTES = 8 * 1024 * 1024
 const NEWLINE = 0x0a
+const nothing = Buffer.alloc(0)
 
 export type FrameReader = {
   /** The complete frames that this chunk finishes. Throws `invalid` when the stream cannot be trusted any more. */
@@ -16,13 +17,27 @@ export type FrameReader = {
 }
 
 export function createFrameReader(limit = FRAME_BYTES): FrameReader {
-  let parts: Buffer[] = []
+  // One buffer that grows by doubling: one that sends byte by byte must not have us keep an object for each.
+  let partial = nothing
   let held = 0
 
-  const finish = (last: Buffer): string => {
-    const whole = parts.length === 0 ? last : Buffer.concat([...parts, last])
-    parts = []
+  const keep = (piece: Buffer): void => {
+    if (held + piece.length > partial.length) {
+      const larger = Buffer.allocUnsafe(Math.max(held + piece.length, 2 * partial.length))
+      partial.copy(larger, 0, 0, held)
+      partial = larger
+    }
+    piece.copy(partial, held)
+    held += piece.length
+  }
+  const clear = (): void => {
+    partial = nothing
     held = 0
+  }
+  const finish = (last: Buffer): string => {
+    if (held > 0) keep(last)
+    const whole = held > 0 ? partial.subarray(0, held) : last
+    clear()
     if (!isUtf8(whole)) throw new Fault('invalid', 'a frame is not UTF-8')
     return whole.toString('utf8')
   }
@@ -39,23 +54,17 @@ export function createFrameReader(limit = FRAME_BYTES): FrameReader {
             hint: 'send less at once',
           })
         if (end === -1) {
-          if (piece.length > 0) {
-            parts.push(piece)
-            held += piece.length
-          }
+          if (piece.length > 0) keep(piece)
           return frames
         }
-        const frame = finish(piece)
-        if (frame.trim() !== '') frames.push(frame)
+        if (held + piece.length === 0) throw new Fault('invalid', 'a frame is empty')
+        frames.push(finish(piece))
         from = end + 1
       }
     },
     get partial_bytes() {
       return held
     },
-    clear() {
-      parts = []
-      held = 0
-    },
+    clear,
   }
 }

@@ -1,30 +1,33 @@
 // The frames of one connection, taken one after another: a few in each turn of the event loop, and no faster than the
 // pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
 import type { Pace } from './pace.ts'
+import { weightOf } from './weight.ts'
 
 const inOneTurn = 32
 
+export type Frame = { text: string; weight: number }
+
 export type Intake = {
   push(frames: string[]): void
-  /** Characters of frames that are not taken yet. */
+  /** The weight of the frames that are not taken yet. */
   readonly waiting: number
   stop(): void
 }
 
 export function createIntake(options: {
-  take(frame: string): void
+  take(frame: Frame): void
   pace?: Pace
   /** Nothing waits any more. */
   onEmpty(): void
 }): Intake {
-  let frames: string[] = []
+  let frames: Frame[] = []
   let next = 0
   let waiting = 0
   let later: (() => void) | undefined
 
   function takeNext(): void {
     const frame = frames[next++]!
-    waiting -= frame.length
+    waiting -= frame.weight
     options.take(frame)
   }
 
@@ -36,7 +39,7 @@ export function createIntake(options: {
         later = () => clearImmediate(turn)
         return
       }
-      later = options.pace?.(frames[next]!.length, inTurn)
+      later = options.pace?.(frames[next]!, inTurn)
       if (later) return
       takeNext()
     }
@@ -50,8 +53,9 @@ export function createIntake(options: {
   }
 
   return {
-    push(more) {
-      for (const frame of more) waiting += frame.length
+    push(texts) {
+      const more = texts.map((text) => ({ text, weight: weightOf(text) }))
+      for (const { weight } of more) waiting += weight
       frames = frames.length === 0 ? more : [...frames, ...more]
       if (!later && frames.length > 0) work()
     },

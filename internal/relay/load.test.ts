@@ -14,6 +14,7 @@ let root: string
 let relay: Relay
 let peers: Peer[]
 let wait_ms: Record<string, number>
+let hanging: number
 
 const handlers: RelayHandlers<{ session_id: string }> = {
   supervisorHello: async () => ({ committed: {}, unknown: [] }),
@@ -27,8 +28,15 @@ const handlers: RelayHandlers<{ session_id: string }> = {
     oubliette_call_tool: async () => ({}),
     caller_tools: async () => ({ tools: [] }),
     // Nobody answers it.
-    caller_tool: (_identity, _params, { signal }) =>
-      new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+    caller_tool: (_identity, _params, { signal }) => {
+      hanging += 1
+      return new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => {
+          hanging -= 1
+          reject(signal.reason)
+        }),
+      )
+    },
     session_message: async () => ({}),
     session_events: async (_identity, params) => params,
   },
@@ -38,6 +46,7 @@ beforeEach(async () => {
   root = mkdtempSync(join(tmpdir(), 'relay-load-'))
   peers = []
   wait_ms = {}
+  hanging = 0
   relay = createRelay({
     handlers,
     version: 'test',
@@ -115,7 +124,28 @@ test('too many open requests together cost the connection that has the most', as
   expect(boss.open).toBe(true)
 })
 
-test('so do too many bytes that are on their way', async () => {
+test('requests without an id count as well, and end with their connection', async () => {
+  const { peer } = await dial('one')
+  for (let n = 0; n < 13; n++) peer.notify('caller_tool', { api_key, tool: 'app_x' })
+  await peer.closed
+  await expect.poll(() => hanging).toBe(0)
+})
+
+test('many small values weigh what they take once they are parsed', async () => {
+  const { peer } = await dial('one')
+  const args = { list: Array.from({ length: 20_000 }, () => ({})) }
+  peer.request('caller_tool', { api_key, tool: 'app_x', arguments: args }).catch(() => undefined)
+  await peer.closed
+})
+
+test('a supervisor does not stand in line behind its droids', async () => {
+  wait_ms.one = 60_000
+  const { peer: droid } = await dial('one')
+  droid.request('caller_tools', { api_key }).catch(() => undefined)
+  expect((await supervisor('one')).open).toBe(true)
+})
+
+test('too many bytes that are on their way cost the connection that holds the most', async () => {
   const [big, small] = [await dial('one'), await dial('one')]
   small.socket.write(`{"x":"${'a'.repeat(400_000)}`)
   big.socket.write(`{"x":"${'a'.repeat(700_000)}`)

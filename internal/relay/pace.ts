@@ -1,22 +1,21 @@
 // How fast the frames of one container are taken, over all its connections. Who has to wait waits in one line: a
 // connection that sends a thousand at once is behind every other that sends one.
+import type { Frame } from './intake.ts'
+
 const inOneTurn = 32
 
-/**
- * Nothing: the frame of this length may be taken now. Otherwise `go` is called when it may, and what comes back ends the
- * waiting.
- */
-export type Pace = (length: number, go: () => void) => (() => void) | undefined
+/** Nothing: the frame may be taken now. Otherwise `go` is called when it may, and what comes back ends the waiting. */
+export type Pace = (frame: Frame, go: () => void) => (() => void) | undefined
 
-/** `waitFor` says how many milliseconds a frame of this length has to wait yet, or 0, which takes it. */
-export function createPace(waitFor: (length: number) => number): Pace {
-  const line = new Set<{ length: number; go: () => void }>()
+/** `waitFor` says how many milliseconds a frame of this weight has to wait yet, or 0, which takes it. */
+export function createPace(waitFor: (weight: number) => number): Pace {
+  const line = new Set<{ weight: number; go: () => void }>()
   let serving = false
 
   function serve(): void {
     let served = 0
     for (const first of line) {
-      const wait = waitFor(first.length)
+      const wait = waitFor(first.weight)
       if (wait > 0) {
         setTimeout(serve, wait).unref()
         return
@@ -31,9 +30,9 @@ export function createPace(waitFor: (length: number) => number): Pace {
     serving = false
   }
 
-  return (length, go) => {
-    if (line.size === 0 && waitFor(length) === 0) return undefined
-    const place = { length, go }
+  return ({ weight }, go) => {
+    if (line.size === 0 && waitFor(weight) === 0) return undefined
+    const place = { weight, go }
     line.add(place)
     if (!serving) {
       serving = true

@@ -116,6 +116,18 @@ describe('a peer', () => {
     if (!raw.closed) await once(raw, 'close')
   })
 
+  test('hears what was said before the other side left', async () => {
+    let heard = 0
+    const { raw, peer } = await pair({
+      hear: () => {
+        heard += 1
+      },
+    })
+    raw.end(Array.from({ length: 100 }, () => '{"jsonrpc":"2.0","method":"hear"}\n').join(''))
+    await peer.closed
+    expect(heard).toBe(100)
+  })
+
   test('ends the connection of one who does not read', async () => {
     const { raw, peer } = await pair(
       { big: () => 'x'.repeat(100_000) },

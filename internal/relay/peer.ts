@@ -4,7 +4,7 @@
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
 import { createFrameReader } from './frames.ts'
-import { createIntake } from './intake.ts'
+import { createIntake, type Frame } from './intake.ts'
 import type { Pace } from './pace.ts'
 import { defaults, type PeerLimits, worthLooking } from './peer-limits.ts'
 import { codes, fromWireError, toWireError, type WireError } from './wire.ts'
@@ -59,6 +59,7 @@ export function createPeer(
   options: {
     handlers: Handlers
     limits?: Partial<PeerLimits>
+    /** Something whole has come, whatever it is. */
     on_frame?: () => void
     pace?: Pace
     /** The load has grown to something worth looking at. */
@@ -68,10 +69,12 @@ export function createPeer(
   const limits = { ...defaults, ...options.limits }
   const reader = createFrameReader(limits.frame_bytes)
   const waiting = new Map<Id, Waiting>()
-  const running = new Map<Id, AbortController>()
+  /** What came without an id is known by a symbol: it counts, and it ends with the connection. */
+  const running = new Map<Id | symbol, AbortController>()
   let running_bytes = 0
   let next_id = 0
   let over: Fault | undefined
+  let ended: Fault | undefined
   let partial_timer: NodeJS.Timeout | undefined
   let write_timer: NodeJS.Timeout | undefined
   const { promise: closed, resolve: settleClosed } = Promise.withResolvers<Fault>()
@@ -83,9 +86,13 @@ export function createPeer(
     reader.clear()
     clearTimeout(partial_timer)
     clearTimeout(write_timer)
-    // A last error frame may still be on its way out; what the other side does not take within a second is dropped.
-    socket.end()
-    setTimeout(() => socket.destroy(), 1000).unref()
+    // A last error frame may still be on its way out; what the other side does not take within a second is dropped. Whoever
+    // holds too much is not waited for.
+    if (why.kind === 'exhausted') socket.destroy()
+    else socket.end()
+    const late = setTimeout(() => socket.destroy(), 1000)
+    if (socket.closed) clearTimeout(late)
+    else socket.once('close', () => clearTimeout(late))
     for (const entry of waiting.values())
       entry.reject(new Fault('unavailable', `the connection ended: ${why.message}`, { cause: why }))
     waiting.clear()
@@ -134,22 +141,23 @@ export function createPeer(
     close(new Fault('invalid', error.message))
   }
 
-  async function serve(id: Id | undefined, method: string, params: unknown, bytes: number): Promise<void> {
+  async function serve(id: Id | undefined, method: string, params: unknown, weight: number): Promise<void> {
     const handler = Object.hasOwn(options.handlers, method) ? options.handlers[method] : undefined
     if (!handler) {
       if (id !== undefined) write({ id, error: { code: codes.method, message: `no method "${method}"` } })
       return
     }
     const controller = new AbortController()
-    if (id !== undefined) running.set(id, controller)
-    running_bytes += bytes
+    const key = id ?? Symbol(method)
+    running.set(key, controller)
+    running_bytes += weight
     if (running_bytes > limits.held_bytes) balance()
     options.on_load?.()
     try {
       const result = await handler(params, {
         signal: controller.signal,
         progress: (update) => {
-          if (id !== undefined && running.get(id) === controller)
+          if (id !== undefined && running.get(key) === controller)
             write({ method: 'progress', params: { id, ...update } })
         },
       })
@@ -157,8 +165,8 @@ export function createPeer(
     } catch (error) {
       if (id !== undefined) write({ id, error: toWireError(error) })
     } finally {
-      if (id !== undefined && running.get(id) === controller) running.delete(id)
-      running_bytes -= bytes
+      if (running.get(key) === controller) running.delete(key)
+      running_bytes -= weight
       if (socket.isPaused()) balance()
     }
   }
@@ -175,7 +183,7 @@ export function createPeer(
     entry.reject(fromWireError(error as WireError))
   }
 
-  function take(text: string) {
+  function take({ text, weight }: Frame) {
     let message: unknown
     try {
       message = JSON.parse(text)
@@ -184,7 +192,6 @@ export function createPeer(
     }
     if (!isObject(message) || message.jsonrpc !== '2.0')
       return refuse(null, { code: codes.request, message: 'a frame is not a JSON-RPC 2.0 message' })
-    options.on_frame?.()
     if (message.method === undefined) return answer(message)
     const { id, method, params } = message
     if (typeof method !== 'string' || (id !== undefined && !isId(id)))
@@ -203,7 +210,7 @@ export function createPeer(
         code: codes.request,
         message: `more than ${limits.open_requests} open requests`,
       })
-    void serve(id, method, params, text.length)
+    void serve(id, method, params, weight)
   }
 
   const intake = createIntake({
@@ -211,8 +218,14 @@ export function createPeer(
       if (!over) take(frame)
     },
     ...(options.pace ? { pace: options.pace } : {}),
-    onEmpty: balance,
+    onEmpty: () => (ended ? close(ended) : balance()),
   })
+
+  /** What was said before the end is heard, unless the one who said it has to wait for his turn anyway. */
+  const end = (why: Fault): void => {
+    if (intake.waiting === 0 || options.pace) close(why)
+    else ended ??= why
+  }
 
   const watchPartial = (): void => {
     clearTimeout(partial_timer)
@@ -234,6 +247,7 @@ export function createPeer(
     } catch (error) {
       return refuse(null, { code: codes.parse, message: messageOf(error) })
     }
+    if (frames.length > 0) options.on_frame?.()
     intake.push(frames)
     balance()
     if (frames.length > 0 || !had_partial) watchPartial()
@@ -241,8 +255,8 @@ export function createPeer(
   })
   socket.on('drain', balance)
   socket.on('error', (error) => close(new Fault('unavailable', error.message, { cause: error })))
-  socket.on('end', () => close(new Fault('unavailable', 'the other side closed the connection')))
-  socket.on('close', () => close(new Fault('unavailable', 'the connection closed')))
+  socket.on('end', () => end(new Fault('unavailable', 'the other side closed the connection')))
+  socket.on('close', () => end(new Fault('unavailable', 'the connection closed')))
 
   return {
     async request(method, params, { signal, timeout_ms, on_progress } = {}) {

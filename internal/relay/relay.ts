@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import { type DroidSide, droidHandlers } from './droid-side.ts'
 import { onFirstByte } from './first-byte.ts'
+import type { Frame } from './intake.ts'
 import { type Listener, listen } from './listen.ts'
 import { createPace, type Pace } from './pace.ts'
 import { createPeer, type Load, type Peer } from './peer.ts'
@@ -51,6 +52,10 @@ type Opened = {
 const CONNECTIONS = 512
 const FIRST_FRAME_MS = 10_000
 
+/** A supervisor that comes back does not stand in line behind its droids; whether it is one, its proof tells. */
+const isSupervisorHello = ({ text }: Frame): boolean =>
+  text.length < 1024 * 1024 && text.includes('"role":"supervisor"')
+
 export function createRelay<Identity extends { session_id: string }>(options: {
   handlers: RelayHandlers<Identity>
   version: string
@@ -58,8 +63,8 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   limits?: Partial<PeerLimits>
   /** What the connections of one container may hold together. */
   container?: Load
-  /** How many milliseconds a message of this length has to wait before it is taken; 0 takes it. Not for supervisors. */
-  pace?: (project_id: string, length: number) => number
+  /** How many milliseconds a message of this weight has to wait before it is taken; 0 takes it. Not for supervisors. */
+  pace?: (project_id: string, weight: number) => number
   /** Takes connections over that speak HTTP: droids that ask their model. */
   http?: (project_id: string, socket: Socket) => void
 }): Relay {
@@ -80,12 +85,17 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       FIRST_FRAME_MS,
     ).unref()
     const methods = {}
+    let first = true
     const connection: Connection = {
       proven: false,
       peer: createPeer(socket, {
         handlers: methods,
         on_frame: () => clearTimeout(early),
-        pace: (length, go) => (place.seat === connection.peer ? undefined : place.pace(length, go)),
+        pace: (frame, go) => {
+          const free = place.seat === connection.peer || (first && isSupervisorHello(frame))
+          first = false
+          return free ? undefined : place.pace(frame, go)
+        },
         on_load: place.relieve,
         ...(options.limits ? { limits: options.limits } : {}),
       }),
@@ -170,7 +180,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
           [...place.connections].map(({ peer }) => peer).filter((peer) => peer.open && peer !== place.seat),
         options.container,
       ),
-      pace: createPace((length) => options.pace?.(project_id, length) ?? 0),
+      pace: createPace((weight) => options.pace?.(project_id, weight) ?? 0),
       silent: new Set(),
       http: new Set(),
     }

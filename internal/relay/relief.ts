@@ -10,11 +10,10 @@ export function createRelief(peers: () => Peer[], most: Load = containerLoad): (
   let looking = false
 
   function relieve(what: keyof Load, words: string): void {
-    const loads = peers()
-      .map((peer) => ({ peer, held: peer.load[what] }))
-      .sort((one, other) => other.held - one.held)
+    const loads = peers().map((peer) => ({ peer, held: peer.load[what] }))
     let sum = loads.reduce((total, { held }) => total + held, 0)
-    for (const { peer, held } of loads) {
+    if (sum <= most[what]) return
+    for (const { peer, held } of loads.sort((one, other) => other.held - one.held)) {
       if (sum <= most[what]) return
       peer.close(new Fault('exhausted', `its container has more than ${most[what]} ${words}`))
       sum -= held

@@ -1,0 +1,49 @@
+// The connections of containers to the gateway. On each there is one request at a time: no client of a model sends a second
+// one before the first is answered, and a thousand in one piece would be read in one go, which stops everybody. A container
+// that does so loses all its connections, and gets none for a moment.
+import type { Socket } from 'node:net'
+
+const barred_ms = 10_000
+
+export function createConnections(now: () => number = () => performance.now()) {
+  const projects = new WeakMap<Socket, string>()
+  const open = new Map<string, Set<Socket>>()
+  const barred = new Map<string, number>()
+  const busy = new WeakSet<Socket>()
+
+  function bar(project_id: string): void {
+    barred.set(project_id, now() + barred_ms)
+    for (const socket of open.get(project_id) ?? []) socket.destroy()
+  }
+
+  return {
+    projectOf: (socket: Socket): string | undefined => projects.get(socket),
+    /** False: it was destroyed. */
+    add(project_id: string, socket: Socket): boolean {
+      if ((barred.get(project_id) ?? 0) > now()) {
+        socket.destroy()
+        return false
+      }
+      barred.delete(project_id)
+      projects.set(socket, project_id)
+      const mine = open.get(project_id) ?? new Set()
+      open.set(project_id, mine.add(socket))
+      socket.once('close', () => {
+        mine.delete(socket)
+        if (mine.size === 0 && open.get(project_id) === mine) open.delete(project_id)
+      })
+      return true
+    },
+    /** What ends the request; nothing if it must not be. */
+    begin(socket: Socket): (() => void) | undefined {
+      const project_id = projects.get(socket)
+      if (project_id === undefined || socket.destroyed) return undefined
+      if (busy.has(socket)) {
+        bar(project_id)
+        return undefined
+      }
+      busy.add(socket)
+      return () => busy.delete(socket)
+    },
+  }
+}

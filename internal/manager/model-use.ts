@@ -39,7 +39,7 @@ export function createModelUse(
     log: Log
     /** Whose key it is. */
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
-    pace: (project_id: string, bytes: number) => number
+    pace: (project_id: string, weight: number) => number
   },
 ): Gateway {
   const { sessions, config } = deps

@@ -48,8 +48,8 @@ export type GatewayDeps = {
    */
   admit(project_id: string, key: string, unrecorded_usd: number): Promise<Asking>
   record(session_id: string, usage: ModelUsage): Promise<void>
-  /** How many milliseconds a request of this container, with so many bytes, has to wait yet; 0 takes it. */
-  pace(project_id: string, bytes: number): number
+  /** How many milliseconds a request of this container, of this weight, has to wait yet; 0 takes it. */
+  pace(project_id: string, weight: number): number
 }
 
 export interface Gateway {
@@ -57,6 +57,9 @@ export interface Gateway {
   accept(project_id: string, socket: Socket): void
   close(): Promise<void>
 }
+
+/** A body is passed on and not parsed, so it weighs less than a message of the same length. */
+const bytesInWeight = 8
 
 const pathModel = /^\/(?:v1(?:beta)?\/models|model)\/([^/:]+(?::\d+)?)/
 
@@ -196,7 +199,8 @@ export function createGateway(deps: GatewayDeps): Gateway {
     const ended = connections.begin(socket)
     if (project_id === undefined || !ended) return false
     response.once('close', ended)
-    const wait_ms = deps.pace(project_id, Number(request.headers['content-length']) || 0)
+    const bytes = Number(request.headers['content-length']) || 0
+    const wait_ms = deps.pace(project_id, bytes / bytesInWeight)
     if (wait_ms === 0) return true
     const retry_after_seconds = Math.ceil(wait_ms / 1000)
     const fault = new Fault('unavailable', 'this container asks too often', { retry_after_seconds })

@@ -284,7 +284,7 @@ test('what the requests of one container hold together is bounded, and it is fre
     connection.write(
       `POST /anthropic/v1/messages HTTP/1.1\r\nhost: gateway\r\nx-api-key: ${api_key}\r\ncontent-length: 67108864\r\n\r\n`,
     )
-    for (let n = 0; n < 63; n++) connection.write(megabyte)
+    for (let n = 0; n < 62; n++) connection.write(megabyte)
     return {
       answer: () => answer,
       sent: () => connection.writableLength === 0,
@@ -292,7 +292,7 @@ test('what the requests of one container hold together is bounded, and it is fre
     }
   }
   const four = Array.from({ length: 4 }, upload)
-  await until(() => four.every((one) => one.sent()), { what: 'four of 63 MiB are held' })
+  await until(() => four.every((one) => one.sent()), { what: 'four of 62 MiB are held' })
   const fifth = upload()
   await until(() => fifth.answer().includes('together'), { what: 'the fifth is answered' })
   expect(fifth.answer()).toMatch(/^HTTP\/1.1 503 /)

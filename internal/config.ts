@@ -153,13 +153,13 @@ export const configSchema = z.strictObject({
         .min(1)
         .default(2000)
         .describe(
-          'Sustained messages of the droids of one container, of up to 16 kB each; a longer one counts as several. What comes faster waits in the container.',
+          'Sustained messages and model requests of the droids of one container; a heavy one counts as several. Messages that come faster wait in the container, model requests are answered with 503.',
         ),
       per_container_burst: z
         .int()
         .min(1)
         .default(4000)
-        .describe('Messages that the droids of one container may send at once.'),
+        .describe('Messages and model requests that the droids of one container may send at once.'),
     })
     .prefault({})
     .describe('Request rates; over HTTP, what is beyond them is answered with 429 and `Retry-After`.'),

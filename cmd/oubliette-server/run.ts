@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Settings } from '../../internal/config.ts'
 import { Fault } from '../../internal/fault.ts'
+import { patterns } from '../../internal/ids.ts'
 import { type Command, options, settings, Usage } from './command.ts'
 import { baseUrl, readiness } from './daemon.ts'
 import { everyProject } from './projects.ts'
@@ -27,7 +28,10 @@ async function bringUp(config: Settings): Promise<void> {
     throw new Fault('unavailable', 'the server could not be started', { hint: './oubliette up says more' })
 }
 
+/** By its name, or its id; one that has neither is made, unless an id was meant. */
 async function projectNamed(where: Endpoint, name: string, droid: string | undefined): Promise<string> {
+  if (patterns.project.test(name))
+    return String((await callTool(where, 'project', { action: 'get', project_id: name })).project_id)
   const find = async () =>
     (await everyProject(where)).find((project) => project.name.toLowerCase() === name.toLowerCase())
   const there = await find()
@@ -113,9 +117,10 @@ async function run(args: string[]): Promise<number> {
 
 export const runPrompt: Command = {
   about: 'Give a droid a prompt, watch it, and end as it did; brings the server up if none answers.',
-  usage: '[--droid NAME] [--project NAME] [--model NAME] [--keep] [--json] PROMPT',
+  usage: '[--droid NAME] [--project NAME|ID] [--model NAME] [--keep] [--json] PROMPT',
   help: `  --droid NAME    Which droid; the project's, else the config's, else "shell", whose prompt is a bash script.
-  --project NAME  In this project, which is made if there is none; if left out, one of the name of the droid, or "default".
+  --project NAME  In this project, or the one of this id; made if there is none of the name. If left out, one of the name of
+                  the droid, or "default".
   --model NAME    Which model of the droid's provider; the project's, else the one that the droid would choose itself.
   --keep          Leave the session open, so that \`./oubliette session message\` can go on with it.
   --json          The events as they are, one JSON object per line.

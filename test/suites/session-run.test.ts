@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn as spawnProcess } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
@@ -55,6 +56,16 @@ describe('oubliette run', () => {
   test('passes the droid on: its two streams and its exit code', async () => {
     expect(await run('echo out; echo err >&2; exit 7')).toEqual({ code: 7, out: 'out\n', err: 'err\n' })
     expect(await run('printf no-newline')).toEqual({ code: 0, out: 'no-newline', err: '' })
+  })
+
+  test('takes the id of a project as well, and makes none of the name of an id', async () => {
+    const project_id = await booted.project()
+    const there = start(['run', '--project', project_id, 'echo here'])
+    expect([await there.code, there.out]).toEqual([0, 'here\n'])
+    expect((await last()).project_id).toBe(project_id)
+    const nowhere = start(['run', '--project', randomUUID(), 'echo here'])
+    expect([await nowhere.code, nowhere.out]).toEqual([1, ''])
+    expect(nowhere.err).toContain('no project')
   })
 
   test('shows what happens while it happens', async () => {

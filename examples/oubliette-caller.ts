@@ -67,7 +67,8 @@ export function createCaller(options: CallerOptions) {
   let client: Promise<Client> | undefined
 
   async function open(): Promise<Client> {
-    const made = new Client({ name: caller_id, version: '1' })
+    // In the older era a call that is under way when the server dies is noticed only by its time-out, a minute later.
+    const made = new Client({ name: caller_id, version: '1' }, { versionNegotiation: { mode: 'auto' } })
     const transport = new StreamableHTTPClientTransport(new URL('/mcp', url), {
       requestInit: { headers: { authorization } },
     })

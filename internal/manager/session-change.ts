@@ -1,8 +1,8 @@
 // One session, locked, in a transaction that may write events; subscribers hear of it after the commit.
 import { unknown } from '../fault.ts'
+import type { SessionStatus } from '../session-status.ts'
 import { logLock, type NewEvent, type PlacedEvent } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
-import type { SessionStatus } from '../store/schema.ts'
 import * as rows from '../store/sessions.ts'
 import type { EventLog } from './event-log.ts'
 import { writeEvents } from './log-writer.ts'

@@ -3,19 +3,10 @@
 //   starting ─▶ running ⇄ idle ─▶ completed | failed | cancelled
 //                  ⇅                 (a message to a failed or timed-out one starts it again)
 //               waiting
-import type { NewEvent } from '../store/events.ts'
-import type { SessionStatus } from '../store/schema.ts'
-import { isOver, type SessionChange, type SessionRow } from '../store/sessions.ts'
 
-const statuses: readonly string[] = [
-  'starting',
-  'running',
-  'idle',
-  'waiting',
-  'completed',
-  'failed',
-  'cancelled',
-]
+import { type SessionStatus, sessionStatuses } from '../session-status.ts'
+import type { NewEvent } from '../store/events.ts'
+import { isOver, type SessionChange, type SessionRow } from '../store/sessions.ts'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 const count = (value: unknown): number =>
@@ -38,7 +29,7 @@ function usageOf(given: unknown): Counted {
 
 function onStatus(data: Record<string, unknown>, at: string): SessionChange {
   const status = text(data.status)
-  if (!status || !statuses.includes(status)) return {}
+  if (!status || !(sessionStatuses as readonly string[]).includes(status)) return {}
   const over = isOver(status as SessionStatus)
   return {
     status: status as SessionStatus,

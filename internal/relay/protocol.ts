@@ -21,8 +21,10 @@
 // user. It shows that the speaker can read that directory, which the socket's own mode shows as well; it is there for
 // uplinks that are not a Unix socket. Droids run as the same user as the supervisor, so within one container it is no
 // wall between them, and neither would any other secret be: the wall is the container.
+
 import { z } from 'zod'
 import { patterns } from '../ids.ts'
+import { sessionStatuses } from '../session-status.ts'
 
 const session_id = z.string().regex(patterns.session)
 const seq = z.int().min(0)
@@ -42,16 +44,6 @@ const eventTypes = [
   'completion',
   'error',
   'update',
-] as const
-
-const sessionStatuses = [
-  'starting',
-  'running',
-  'idle',
-  'waiting',
-  'completed',
-  'failed',
-  'cancelled',
 ] as const
 
 /**

@@ -1,6 +1,8 @@
 // Every table as Kysely sees it. Times are ISO strings on the way out (see `open.ts`), JSON is plain values.
+
 import type { ColumnType, Generated, JSONColumnType } from 'kysely'
 import type { Limits } from '../config.ts'
+import type { SessionStatus } from '../session-status.ts'
 
 /** Set by the database when left out; read as an ISO string. */
 type CreatedAt = ColumnType<string, string | undefined, string>
@@ -89,8 +91,6 @@ export interface AuditTable {
   milliseconds: number
   request_id: string
 }
-
-export type SessionStatus = 'starting' | 'running' | 'idle' | 'waiting' | 'completed' | 'failed' | 'cancelled'
 
 export interface SessionsTable {
   id: string

@@ -1,7 +1,8 @@
 import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
+import type { SessionStatus } from '../session-status.ts'
 import type { Db } from './open.ts'
 import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
-import type { SessionStatus, SessionsTable } from './schema.ts'
+import type { SessionsTable } from './schema.ts'
 
 export type SessionRow = Selectable<SessionsTable>
 export type SessionChange = Updateable<SessionsTable>

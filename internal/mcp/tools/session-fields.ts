@@ -3,21 +3,13 @@ import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import { patterns } from '../../ids.ts'
 import type { Declaration } from '../../manager/caller-tools.ts'
+import { sessionStatuses } from '../../session-status.ts'
 import { maybeTime, time } from './fields.ts'
 
 export const session_id = z
   .string()
   .regex(patterns.session, 'is not a session id (gogol_…)')
   .describe('The session.')
-export const statuses = [
-  'starting',
-  'running',
-  'idle',
-  'waiting',
-  'completed',
-  'failed',
-  'cancelled',
-] as const
 export const text = z.string().min(1).max(2_000_000)
 export const wait_seconds = z
   .number()
@@ -122,7 +114,7 @@ export const session = z.object({
   workspace_id: z.string(),
   droid: z.string(),
   model: z.string().nullable(),
-  status: z.enum(statuses),
+  status: z.enum(sessionStatuses),
   reason: z.string().nullable(),
   requires: z.array(z.string()).describe('Request ids that somebody outside must answer, while waiting.'),
   open_requests: z

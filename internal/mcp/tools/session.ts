@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import type { Addressed } from '../../manager/sessions.ts'
+import { sessionStatuses } from '../../session-status.ts'
 import { action, type RunContext, tool } from '../tool.ts'
 import { cursor, limit, next_cursor, project_id, time, workspace_id } from './fields.ts'
 import {
@@ -12,7 +13,6 @@ import {
   session,
   session_id,
   spawning,
-  statuses,
   text,
   wait_seconds,
 } from './session-fields.ts'
@@ -126,7 +126,7 @@ export const sessionTool = tool({
         project_id: project_id
           .optional()
           .describe('Of this project; of all that this token may see if left out.'),
-        status: z.enum(statuses).optional().describe('Only these.'),
+        status: z.enum(sessionStatuses).optional().describe('Only these.'),
         parent_session_id: session_id.optional().describe('Only the children of this one.'),
         limit,
         cursor,
@@ -199,7 +199,7 @@ export const sessionTool = tool({
           z.looseObject({ index: z.number(), type: z.string(), session_id: z.string(), at: time }),
         ),
         last_index: z.number(),
-        status: z.enum(statuses),
+        status: z.enum(sessionStatuses),
         has_more: z.boolean(),
       }),
       run: async ({ managers, signal }, { session_id, ...query }) =>

@@ -6,7 +6,7 @@ const everyMs = 10_000
 const keepAtMost = 10_000
 
 /** `of` is whose warning it is: what one causes does not hide what another does. */
-export type WarnSparsely = (of: string, message: string, fields: Fields) => void
+type WarnSparsely = (of: string, message: string, fields: Fields) => void
 
 export function sparsely(log: Pick<Log, 'warn'>, now: () => number = () => performance.now()): WarnSparsely {
   const said = new Map<string, { at: number; left_out: number }>()

@@ -1,7 +1,7 @@
 // Request bodies are held as a whole until they are answered. What all requests of one container hold together is bounded.
 import { Fault } from '../fault.ts'
 
-export const container_bytes = 256 * 1024 * 1024
+const container_bytes = 256 * 1024 * 1024
 
 export type Hold = { add(bytes: number): void } & Disposable
 

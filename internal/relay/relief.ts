@@ -1,9 +1,9 @@
-// All connections of one container together may have the server hold only so much. What is beyond that costs the
-// connection that holds the most; a container has one, and cannot do worse by opening many.
+// All connections of one container together may have the server hold only so much, however many they are. What is beyond
+// that costs the connection that holds the most.
 import { Fault } from '../fault.ts'
 import type { Load, Peer } from './peer.ts'
 
-export const containerLoad: Load = { requests: 8192, bytes: 128 * 1024 * 1024 }
+const containerLoad: Load = { requests: 8192, bytes: 128 * 1024 * 1024 }
 
 /** Looks once in a turn of the event loop, however often it is called. */
 export function createRelief(peers: () => Peer[], most: Load = containerLoad): () => void {

@@ -1,15 +1,17 @@
-// The connections of containers to the gateway. On each there is one request at a time: no client of a model sends a second
-// one before the first is answered, and a thousand in one piece would be read in one go, which stops everybody. A container
-// that does so loses all its connections, and gets none for a moment.
+// The connections of containers to the gateway. No client of a model sends requests ahead of the answers, and a thousand of
+// them in one piece would be read in one go, which stops everybody. A container that does so loses all its connections, and
+// gets none for a moment.
 import type { Socket } from 'node:net'
 
 const barred_ms = 10_000
+/** More than one, so that a request which overtakes the end of the last answer is nobody's fault. */
+const most_ahead = 4
 
 export function createConnections(now: () => number = () => performance.now()) {
   const projects = new WeakMap<Socket, string>()
   const open = new Map<string, Set<Socket>>()
   const barred = new Map<string, number>()
-  const busy = new WeakSet<Socket>()
+  const under_way = new WeakMap<Socket, number>()
 
   function bar(project_id: string): void {
     barred.set(project_id, now() + barred_ms)
@@ -38,12 +40,14 @@ export function createConnections(now: () => number = () => performance.now()) {
     begin(socket: Socket): (() => void) | undefined {
       const project_id = projects.get(socket)
       if (project_id === undefined || socket.destroyed) return undefined
-      if (busy.has(socket)) {
+      const ahead = under_way.get(socket) ?? 0
+      if (ahead === most_ahead) {
         bar(project_id)
         return undefined
       }
-      busy.add(socket)
-      return () => busy.delete(socket)
+      const change = (by: number) => void under_way.set(socket, (under_way.get(socket) ?? 0) + by)
+      change(1)
+      return () => change(-1)
     },
   }
 }

@@ -192,7 +192,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
     response.writeHead(status, { ...headers, connection: 'close' }).end(body)
   }
 
-  /** One request of a connection at a time, and no more of a container than its pace: else 503, and try again. */
+  /** No requests ahead of their answers, and no more of a container than its pace: else 503, and try again. */
   function admitted(request: IncomingMessage, response: ServerResponse): boolean {
     const { socket } = request
     const project_id = connections.projectOf(socket)

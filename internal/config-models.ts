@@ -42,7 +42,7 @@ export const droidSchema = z.strictObject({
 export type DroidConfig = z.infer<typeof droidSchema>
 
 export const credentialSchema = z.strictObject({
-  provider: z.string().min(1).describe('What it is for: `git`, or a model provider.'),
+  provider: z.enum(['git', ...modelProviders]).describe('What it is for: `git`, or a model provider.'),
   key: z.string().min(1).describe('The secret itself, or `${env:NAME}` to take it from the environment.'),
   username: z.string().optional().describe('For `git`: the user name that goes with it.'),
   base_url: z
@@ -83,35 +83,72 @@ export type Credential = {
 
 const fromEnvironment = /^\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}$/
 
-function secretOf(text: string, env: NodeJS.ProcessEnv): Secret | undefined {
+/** Whether a value of the config file is a secret itself, rather than the name of a variable that holds one. */
+export const isLiteral = (text: string): boolean => !fromEnvironment.test(text)
+
+/** The secret, or the name of the variable that should hold it and is not set. */
+export function secretOf(
+  text: string,
+  env: NodeJS.ProcessEnv,
+): { secret: Secret; unset?: never } | { secret?: never; unset: string } {
   const variable = fromEnvironment.exec(text)?.[1]
-  const value = variable ? env[variable] : text
-  return value ? new Secret(value) : undefined
+  if (variable === undefined) return { secret: new Secret(text) }
+  const value = env[variable]
+  return value ? { secret: new Secret(value) } : { unset: variable }
 }
 
-/** Those of the config, and those that the environment has for providers that the config has none for. */
+/** The fields that only some providers have a use for. */
+const fieldsFor = {
+  username: ['git'],
+  base_url: modelProviders,
+  region: ['bedrock'],
+  access_key_id: ['bedrock'],
+  session_token: ['bedrock'],
+} as const satisfies Partial<Record<keyof z.infer<typeof credentialSchema>, readonly string[]>>
+
+function checkFields(name: string, credential: z.infer<typeof credentialSchema>, file: string): void {
+  for (const [field, users] of Object.entries(fieldsFor))
+    if (credential[field as keyof typeof fieldsFor] !== undefined)
+      if (!(users as readonly string[]).includes(credential.provider))
+        throw new Fault(
+          'invalid',
+          `${file}: credentials.${name}.${field} has no use for provider "${credential.provider}"`,
+          { hint: `it is for ${users.join(', ')}` },
+        )
+  if (credential.provider === 'openai-compatible' && !credential.base_url)
+    throw new Fault('invalid', `${file}: credentials.${name}.base_url is missing`, {
+      hint: 'an openai-compatible provider can be anywhere, for example at http://127.0.0.1:11434/v1',
+    })
+}
+
+/**
+ * Those of the config, and those that the environment has for providers that the config has none for. A credential
+ * whose variable is not set is left out with a warning: projects that do not use it are not held up by it.
+ */
 export function readCredentials(
   configured: Record<string, z.infer<typeof credentialSchema>>,
   env: NodeJS.ProcessEnv,
   file: string,
-): Map<string, Credential> {
+): { credentials: Map<string, Credential>; warnings: string[] } {
   const read = new Map<string, Credential>()
-  for (const [name, { key, session_token, ...rest }] of Object.entries(configured)) {
-    const secret = secretOf(key, env)
-    const token = session_token && secretOf(session_token, env)
-    if (!secret && !fromEnvironment.test(key))
-      throw new Fault('invalid', `${file}: credentials.${name}.key is empty`)
-    if (rest.provider === 'openai-compatible' && !rest.base_url)
-      throw new Fault('invalid', `${file}: credentials.${name}.base_url is missing`, {
-        hint: 'an openai-compatible provider can be anywhere, for example at http://127.0.0.1:11434/v1',
-      })
-    // A credential whose variable is not set is simply not there: other projects do not need it.
-    if (secret) read.set(name, { ...rest, key: secret, ...(token ? { session_token: token } : {}) })
+  const warnings: string[] = []
+  for (const [name, credential] of Object.entries(configured)) {
+    checkFields(name, credential, file)
+    const { key, session_token, ...rest } = credential
+    const main = secretOf(key, env)
+    const token = session_token === undefined ? undefined : secretOf(session_token, env)
+    for (const unset of [main.unset, token?.unset])
+      if (unset !== undefined)
+        warnings.push(
+          `credential "${name}" is not available: ${file} takes it from the environment variable ${unset}, which is not set`,
+        )
+    if (!main.secret || token?.unset) continue
+    read.set(name, { ...rest, key: main.secret, ...(token?.secret ? { session_token: token.secret } : {}) })
   }
   for (const [provider, variable] of Object.entries(credentialVariables)) {
     const value = env[variable]
     const there = read.has(provider) || [...read.values()].some((it) => it.provider === provider)
     if (value && !there) read.set(provider, { provider, key: new Secret(value) })
   }
-  return read
+  return { credentials: read, warnings }
 }

@@ -35,6 +35,7 @@ test('a credential comes from the environment, and one that is not set is not th
   writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ credentials }))
   const settings = loadSettings({ OUBLIETTE_HOME: home, GIT_KEY: 'hush' }, undefined)
   expect([...settings.credentials.keys()]).toEqual(['git'])
+  expect(settings.warnings).toEqual([expect.stringMatching(/credential "none" is not available.*NOT_SET/)])
   expect(settings.credentials.get('git')?.key.reveal()).toBe('hush')
   expect(JSON.stringify([...settings.credentials])).not.toContain('hush')
   expect(JSON.stringify(settings.config)).not.toContain('GIT_KEY')
@@ -44,4 +45,17 @@ test('an admin token of the wrong shape is refused without being shown', () => {
   expect(() => loadSettings({ OUBLIETTE_HOME: home, OUBLIETTE_ADMIN_TOKEN: 'oub_hush' }, undefined)).toThrow(
     /^OUBLIETTE_ADMIN_TOKEN is not (?!.*hush)/,
   )
+})
+
+test('a database of the config is used when the environment names none', () => {
+  const url = (text: string | undefined) => {
+    writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ database_url: 'postgresql://config' }), {
+      mode: 0o600,
+    })
+    const settings = loadSettings({ OUBLIETTE_HOME: home, ...(text ? { DATABASE_URL: text } : {}) }, undefined)
+    expect(JSON.stringify(settings)).not.toContain('postgresql:')
+    return settings.database_url?.reveal()
+  }
+  expect(url(undefined)).toBe('postgresql://config')
+  expect(url('postgresql://environment')).toBe('postgresql://environment')
 })

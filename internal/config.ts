@@ -1,6 +1,6 @@
 // The one schema of `oubliette.jsonc`, parsed once in `main`; each room receives the slice it needs.
 // `docs/configuration.md` is generated from it, so every key has a description.
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { type ParseError, parse, printParseErrorCode } from 'jsonc-parser'
@@ -9,8 +9,10 @@ import {
   type Credential,
   credentialSchema,
   droidSchema,
+  isLiteral,
   priceSchema,
   readCredentials,
+  secretOf,
 } from './config-models.ts'
 import { defaultDroids } from './droids-default.ts'
 import { Fault } from './fault.ts'
@@ -54,6 +56,13 @@ export const configSchema = z.strictObject({
     .string()
     .default('127.0.0.1:8080')
     .describe('Where the HTTP server listens (`OUBLIETTE_ADDRESS` wins).'),
+  database_url: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'A PostgreSQL to use instead of the embedded one, or `${env:NAME}` to take it from the environment (`DATABASE_URL` wins).',
+    ),
   allowed_hosts: z
     .array(z.string())
     .default([])
@@ -187,7 +196,7 @@ export const configSchema = z.strictObject({
     .describe('Logs on stderr.'),
 })
 /** Without the secrets, which have a type of their own. */
-export type Config = Omit<z.infer<typeof configSchema>, 'credentials'>
+export type Config = Omit<z.infer<typeof configSchema>, 'credentials' | 'database_url'>
 
 export type { Credential }
 
@@ -198,6 +207,10 @@ export type Settings = {
   database_url: Secret | undefined
   docker_host: string | undefined
   admin_token: Secret | undefined
+  /** What stops a server from starting here. Commands that only talk to one do not ask. */
+  problems: Fault[]
+  /** What a server can start with, but somebody should know. */
+  warnings: string[]
 }
 
 export function parseAddress(address: string): { host: string; port: number } {
@@ -242,6 +255,35 @@ export function homeOf(env: NodeJS.ProcessEnv, checkout: string | undefined): st
   return checkout ? join(checkout, '.oubliette') : join(homedir(), '.oubliette')
 }
 
+type Parsed = z.infer<typeof configSchema>
+
+/** A file that holds a secret and that other users of the machine can read. */
+function exposed(file: string, { credentials, database_url }: Parsed): Fault | undefined {
+  const secrets = Object.values(credentials).flatMap(({ key, session_token }) => [key, session_token])
+  if (![...secrets, database_url].some((text) => text !== undefined && isLiteral(text))) return undefined
+  const mode = statSync(file).mode & 0o777
+  if ((mode & 0o077) === 0) return undefined
+  return new Fault(
+    'forbidden',
+    `${file} holds a secret and can be read by other users (mode ${mode.toString(8).padStart(4, '0')})`,
+    { hint: `chmod 600 ${file}, or refer to the environment with \${env:NAME}` },
+  )
+}
+
+/** `DATABASE_URL`, else what the config says. A variable that is not set must not end in another database. */
+function databaseUrl(given: string | undefined, env: NodeJS.ProcessEnv, file: string) {
+  if (env.DATABASE_URL) return { secret: new Secret(env.DATABASE_URL) }
+  if (given === undefined) return {}
+  const { secret, unset } = secretOf(given, env)
+  if (secret) return { secret }
+  return {
+    problem: new Fault(
+      'invalid',
+      `${file}: database_url refers to the environment variable ${unset}, which is not set`,
+    ),
+  }
+}
+
 /** Environment and config file, together. `checkout` is the root of a source tree, if we run from one. */
 export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefined): Settings {
   const home = homeOf(env, checkout)
@@ -260,16 +302,17 @@ export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefine
   const admin = env.OUBLIETTE_ADMIN_TOKEN
   if (admin && !/^oub_[0-9a-f]{64}$/.test(admin))
     throw new Fault('invalid', 'OUBLIETTE_ADMIN_TOKEN is not "oub_" and 64 hexadecimal digits')
-  const { credentials, ...config } = {
-    ...parsed,
-    credentials: readCredentials(parsed.credentials, env, file),
-  }
+  const { credentials: configured, database_url: given, ...config } = parsed
+  const { credentials, warnings } = readCredentials(configured, env, file)
+  const database = databaseUrl(given, env, file)
   return {
     home,
     config,
     credentials,
-    database_url: env.DATABASE_URL ? new Secret(env.DATABASE_URL) : undefined,
+    database_url: database.secret,
     docker_host: env.DOCKER_HOST || undefined,
     admin_token: admin ? new Secret(admin) : undefined,
+    problems: [exposed(file, parsed), database.problem].filter((problem) => problem !== undefined),
+    warnings,
   }
 }

@@ -20,6 +20,14 @@ export const checkout = join(import.meta.dirname, '..', '..')
 
 export const settings = (): Settings => loadSettings(process.env, checkout)
 
+/** For commands that start a server: what must not stand is refused before anything is done. */
+export function serverSettings(): Settings {
+  const loaded = settings()
+  const [problem] = loaded.problems
+  if (problem) throw problem
+  return loaded
+}
+
 /** The command was called wrongly: exit code 2 instead of 1. */
 export class Usage extends Fault {
   constructor(message: string, hint?: string) {

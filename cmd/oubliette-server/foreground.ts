@@ -1,11 +1,11 @@
-import { type Command, options, settings } from './command.ts'
+import { type Command, options, serverSettings } from './command.ts'
 import { keepSmall } from './log-file.ts'
 
 async function run(args: string[]): Promise<undefined> {
   const { values } = options(args, { 'log-file': { type: 'string' } })
   using _kept = values['log-file'] ? keepSmall(values['log-file']) : undefined
   const { serve } = await import('./serve.ts')
-  await serve(settings())
+  await serve(serverSettings())
 }
 
 export const foreground: Command = {

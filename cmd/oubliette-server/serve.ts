@@ -1,7 +1,7 @@
 // The daemon: the one place where the rooms are wired together. What is started here is stopped in reverse order, within
 // the deadline of the config, when SIGTERM or SIGINT arrives.
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Caller } from '../../internal/auth/caller.ts'
 import { createOidc } from '../../internal/auth/oidc.ts'
@@ -24,11 +24,12 @@ import { createSocketDoor } from '../../internal/mcp/socket.ts'
 import { tools } from '../../internal/mcp/tools/index.ts'
 import { createDocker } from '../../internal/runtime/docker.ts'
 import { startEmbedded } from '../../internal/store/embedded.ts'
-import { instanceId } from '../../internal/store/instance.ts'
+import { instanceId, knownInstance } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { checkout } from './command.ts'
+import { refuseNewEmbedded, refuseOther, rememberInstance } from './instance.ts'
 
 const instructions =
   'Oubliette runs AI agents in containers. Make a project, then use its container, workspaces and sessions. Every tool takes an `action`; ids of earlier answers are the way to refer to things.'
@@ -37,14 +38,18 @@ const version = (): string =>
   (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
 
 async function openDatabase(settings: Settings, log: Log, stack: AsyncDisposableStack) {
-  let database_url = settings.database_url
+  const { home } = settings
+  let { database_url } = settings
   if (!database_url) {
-    const embedded = await startEmbedded({ home: settings.home, log })
+    refuseNewEmbedded(home)
+    const embedded = await startEmbedded({ home, log })
     stack.defer(() => embedded.stop())
     database_url = embedded.url
   }
   const store = await openStore({ database_url, log })
   stack.defer(() => store.close())
+  // Before anything is written into a database that may be the wrong one.
+  refuseOther(home, await knownInstance(store.db), settings.database_url === undefined)
   await migrate(store.db, log)
   return store
 }
@@ -52,6 +57,7 @@ async function openDatabase(settings: Settings, log: Log, stack: AsyncDisposable
 export async function serve(settings: Settings): Promise<void> {
   const { home, config } = settings
   const log = createLog(config.log)
+  for (const warning of settings.warnings) log.warn(warning)
   const asked = Promise.race(['SIGTERM', 'SIGINT'].map((name) => once(process, name).then(() => name)))
   await using stack = new AsyncDisposableStack()
   const lock = lockHome(home)
@@ -59,7 +65,7 @@ export async function serve(settings: Settings): Promise<void> {
 
   const store = await openDatabase(settings, log, stack)
   const instance = await instanceId(store.db)
-  writeFileSync(join(home, 'instance-id'), `${instance}\n`, { mode: 0o600 })
+  rememberInstance(home, instance)
   const runtime = createDocker({
     instance,
     docker_host: settings.docker_host,

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { parseAddress, type Settings } from '../../internal/config.ts'
 import { Fault } from '../../internal/fault.ts'
 import { homeHolder } from '../../internal/home-lock.ts'
-import { type Command, checkout, options, settings } from './command.ts'
+import { type Command, checkout, options, serverSettings } from './command.ts'
 import { baseUrl, untilReady } from './daemon.ts'
 import { logFile, rotate } from './log-file.ts'
 import { createProgress } from './setup/progress.ts'
@@ -99,7 +99,7 @@ async function stay(config: Settings): Promise<void> {
 
 async function run(args: string[]): Promise<number> {
   const { values } = options(args, { detach: { type: 'boolean', short: 'd', default: false } })
-  const config = settings()
+  const config = serverSettings()
   const holder = homeHolder(config.home)
   if (holder) {
     const ready = await untilReady(baseUrl(config), ready_deadline_ms, () => !homeHolder(config.home))
@@ -114,6 +114,7 @@ async function run(args: string[]): Promise<number> {
     process.stdout.write(`Already running (process ${holder.pid}).\n${banner(config)}`)
     return 0
   }
+  for (const warning of config.warnings) process.stderr.write(`oubliette: warning: ${warning}\n`)
   await assertFree(config.config.address)
   await setUp(config, createProgress())
   if (!values.detach) {

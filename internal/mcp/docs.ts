@@ -77,7 +77,7 @@ const environment = [
   ['`OUBLIETTE_ADMIN_TOKEN`', 'The admin token (`oub_` and 64 hexadecimal digits) instead of a minted one.'],
   [
     '`DATABASE_URL`',
-    'A PostgreSQL, 15 or newer. Without it the server runs one of its own in `OUBLIETTE_HOME/postgres`, on a Unix socket.',
+    'A PostgreSQL, 15 or newer. Without it the server runs one of its own in `OUBLIETTE_HOME/postgres`, on a Unix socket. A home remembers the database of its first start and refuses another.',
   ],
   ['`DOCKER_HOST`', 'The Docker engine, if it is not at its default socket.'],
 ]
@@ -86,7 +86,7 @@ function configurationPage(): string[] {
   return [
     '# Configuration',
     note,
-    'The config file is `oubliette.jsonc` in `OUBLIETTE_HOME`: JSON with comments and trailing commas. It may be missing, and every key may be left out. An unknown key or a wrong value is refused at the start with one line that names it.',
+    'The config file is `oubliette.jsonc` in `OUBLIETTE_HOME`: JSON with comments and trailing commas. It may be missing, and every key may be left out. An unknown key or a wrong value is refused at the start with one line that names it. A file that holds a secret must be readable by its owner only (mode 0600); a credential whose environment variable is not set is named in the log.',
     '## Keys',
     fieldTable(configSchema, 'input'),
     '## Environment',

@@ -201,9 +201,12 @@ export async function startEmbedded({ home, log }: { home: string; log: Log }): 
   }
 }
 
+/** Whether this home has had a PostgreSQL of its own. */
+export const hasEmbedded = (home: string): boolean => existsSync(join(directoryOf(home), 'password'))
+
 /** For `down` after a daemon that was killed: true if there was one to stop. */
 export async function stopEmbedded(home: string): Promise<boolean> {
-  if (!existsSync(join(directoryOf(home), 'password'))) return false
+  if (!hasEmbedded(home)) return false
   const cluster = await knownCluster(home)
   const pid = readPidFile(cluster)?.pid
   const running = (await processesOf(cluster)).some((one) => one.pid === pid)

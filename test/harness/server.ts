@@ -112,7 +112,8 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const admin_token = options.env?.OUBLIETTE_ADMIN_TOKEN ?? `oub_${randomBytes(32).toString('hex')}`
-  if (options.config) await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(options.config, null, 2))
+  if (options.config)
+    await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(options.config, null, 2), { mode: 0o600 })
   const daemon = createDaemon(
     environment({
       OUBLIETTE_HOME: home,

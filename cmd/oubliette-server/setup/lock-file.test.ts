@@ -5,12 +5,22 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { checkout } from '../command.ts'
 
-type Entry = { optionalDependencies?: Record<string, string> }
+type Entry = { optionalDependencies?: Record<string, string>; integrity?: string; resolved?: string }
+
+const { packages } = JSON.parse(readFileSync(join(checkout, 'package-lock.json'), 'utf8')) as {
+  packages: Record<string, Entry>
+}
+
+test('every package of the lock file is pinned by its checksum, and none by an address', () => {
+  const entries = Object.entries(packages).filter(([path]) => path !== '')
+  expect(entries.length).toBeGreaterThan(100)
+  expect(
+    entries.filter(([, { integrity }]) => !/^sha512-/.test(integrity ?? '')).map(([path]) => path),
+  ).toEqual([])
+  expect(entries.filter(([, { resolved }]) => resolved !== undefined).map(([path]) => path)).toEqual([])
+})
 
 test('the lock file has every optional package of every platform', () => {
-  const { packages } = JSON.parse(readFileSync(join(checkout, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, Entry>
-  }
   const resolves = (from: string, name: string): boolean => {
     if (Object.hasOwn(packages, `${from ? `${from}/` : ''}node_modules/${name}`)) return true
     if (from === '') return false

@@ -52,7 +52,10 @@ test('a database of the config is used when the environment names none', () => {
     writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ database_url: 'postgresql://config' }), {
       mode: 0o600,
     })
-    const settings = loadSettings({ OUBLIETTE_HOME: home, ...(text ? { DATABASE_URL: text } : {}) }, undefined)
+    const settings = loadSettings(
+      { OUBLIETTE_HOME: home, ...(text ? { DATABASE_URL: text } : {}) },
+      undefined,
+    )
     expect(JSON.stringify(settings)).not.toContain('postgresql:')
     return settings.database_url?.reveal()
   }

@@ -7,6 +7,7 @@ import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { Account } from './embedded-account.ts'
 import type { Programs } from './embedded-binaries.ts'
+import { endProcessesIn } from './embedded-postmaster.ts'
 
 const user = 'oubliette'
 const socket = '.s.PGSQL.5432'
@@ -149,7 +150,10 @@ export async function ensureCluster(
   const directory = directoryOf(home)
   await adopt(directory, account)
   for (const name of await readdir(directory))
-    if (name.startsWith('data.new-')) await rm(join(directory, name), { recursive: true, force: true })
+    if (name.startsWith('data.new-')) {
+      await endProcessesIn(join(directory, name))
+      await rm(join(directory, name), { recursive: true, force: true, maxRetries: 5 })
+    }
   const data = join(directory, 'data')
   const version = await readIfThere(join(data, 'PG_VERSION'))
   if (version === undefined) {

@@ -1,7 +1,7 @@
 // The server's processes as the system shows them. A pid in a file may by now be anybody's, so a process counts as
 // ours only when its command line carries the cluster's name, which the server puts into those of all its processes.
 import { execFile } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -42,6 +42,35 @@ export async function processesOf(cluster: Cluster): Promise<Process[]> {
       command.startsWith(`postgres: ${cluster.name}: `) ||
       (command.split(' ')[0]!.endsWith('/postgres') && command.includes(inArguments)),
   )
+}
+
+/** Ends an initdb, and what it started, whose server was killed and which still writes into its directory. */
+export async function endProcessesIn(directory: string): Promise<void> {
+  if (process.platform !== 'linux') return
+  const inside = () =>
+    readdirSync('/proc').filter((name) => {
+      if (!/^\d+$/.test(name)) return false
+      try {
+        return readlinkSync(`/proc/${name}/cwd`).startsWith(directory)
+      } catch {
+        // Gone in the meantime, or of another user and so not ours.
+        return false
+      }
+    })
+  await within(5_000, () => {
+    const left = inside()
+    for (const name of left) signal(Number(name), 'SIGKILL')
+    return left.length === 0
+  })
+}
+
+/**
+ * None of its processes is left, so its lock files are stale whatever pid is in them: by now it may be the pid of
+ * another program, or of a zombie, and PostgreSQL takes both for a server that runs.
+ */
+export function removeStaleLocks(cluster: Cluster): void {
+  for (const file of [join(cluster.data, 'postmaster.pid'), join(cluster.directory, '.s.PGSQL.5432.lock')])
+    rmSync(file, { force: true })
 }
 
 /** What the server says of itself: its pid and `starting`, `ready` or `stopping`. */

@@ -3,16 +3,7 @@
 // the disk), to start where the last run ended however that was, and to run on when the daemon is killed: the next
 // daemon finds it and goes on using it. Who may start it is decided by the home's lock, which the caller holds.
 import { spawn } from 'node:child_process'
-import {
-  closeSync,
-  copyFileSync,
-  existsSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  truncateSync,
-} from 'node:fs'
+import { closeSync, copyFileSync, existsSync, openSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { Fault, messageOf } from '../fault.ts'
 import { type Log, Secret } from '../log.ts'
@@ -27,7 +18,15 @@ import {
   knownCluster,
   makeDirectory,
 } from './embedded-cluster.ts'
-import { endLeftovers, isAlive, processesOf, readPidFile, shutDown, within } from './embedded-postmaster.ts'
+import {
+  endLeftovers,
+  isAlive,
+  processesOf,
+  readPidFile,
+  removeStaleLocks,
+  shutDown,
+  within,
+} from './embedded-postmaster.ts'
 
 /** In the command line, so that they win over the files and a changed release is told by comparing it. */
 const settings = {
@@ -132,9 +131,7 @@ async function bringUp(ground: Ground): Promise<{ pid: number; reused: boolean }
   if (running !== undefined) return { pid: running, reused: true }
   if (!(await endLeftovers(cluster, 5_000)))
     throw new Fault('unavailable', `processes of the PostgreSQL in ${cluster.data} do not end`)
-  // None of its processes is left, so the pid in the file is by now somebody else's; the server itself could not tell.
-  const left = readPidFile(cluster)
-  if (left && isAlive(left.pid)) rmSync(join(cluster.data, 'postmaster.pid'), { force: true })
+  removeStaleLocks(cluster)
   return { pid: await launch(ground), reused: false }
 }
 

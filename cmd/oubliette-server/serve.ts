@@ -27,6 +27,7 @@ import { startEmbedded } from '../../internal/store/embedded.ts'
 import { instanceId, knownInstance } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
+import { becomeSoleServer } from '../../internal/store/sole-server.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { checkout } from './command.ts'
 import { refuseNewEmbedded, refuseOther, rememberInstance } from './instance.ts'
@@ -48,10 +49,12 @@ async function openDatabase(settings: Settings, log: Log, stack: AsyncDisposable
   }
   const store = await openStore({ database_url, log })
   stack.defer(() => store.close())
+  const sole = await becomeSoleServer(database_url, log)
+  stack.defer(() => sole.release())
   // Before anything is written into a database that may be the wrong one.
   refuseOther(home, await knownInstance(store.db), settings.database_url === undefined)
   await migrate(store.db, log)
-  return store
+  return { store, lost: sole.lost }
 }
 
 export async function serve(settings: Settings): Promise<void> {
@@ -63,7 +66,7 @@ export async function serve(settings: Settings): Promise<void> {
   const lock = lockHome(home)
   stack.defer(() => lock.release())
 
-  const store = await openDatabase(settings, log, stack)
+  const { store, lost } = await openDatabase(settings, log, stack)
   const instance = await instanceId(store.db)
   rememberInstance(home, instance)
   const runtime = createDocker({
@@ -149,6 +152,6 @@ export async function serve(settings: Settings): Promise<void> {
   await managers.reconcile.once()
   await removeOldClients(home, client, runtime)
 
-  const signal = await asked
+  const signal = await Promise.race([asked, lost])
   log.info('stopping', { signal })
 }

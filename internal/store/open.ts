@@ -195,7 +195,9 @@ export async function openStore(options: {
     close: async () => {
       closing = true
       await listener.close()
-      await Promise.race([db.destroy(), pause(closeMilliseconds, undefined, { ref: false })])
+      // Kysely ends only a pool that it has used.
+      const ended = db.destroy().then(() => (pool.ending ? undefined : pool.end()))
+      await Promise.race([ended, pause(closeMilliseconds, undefined, { ref: false })])
     },
   }
 }

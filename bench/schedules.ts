@@ -61,7 +61,7 @@ await sql`insert into schedule_targets (schedule_id, project_id) select schedule
   store.db,
 )
 await sql`analyze`.execute(store.db)
-await scheduler.start()
+await scheduler.start({ sole: false })
 stack.defer(() => scheduler.close())
 
 /** Processor seconds of PostgreSQL, all its processes together. */

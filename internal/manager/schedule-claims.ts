@@ -203,6 +203,7 @@ export function createClaims(deps: ClaimsDeps) {
     takeOver: async (except: string[], limit: number) =>
       await runs.takeOver(store.db, lease(), iso(now()), except, limit),
     renew: async (ids: string[]) => await runs.renewLeases(store.db, lease(), ids),
+    releaseAll: async () => await runs.releaseAllLeases(store.db, iso(now())),
     release: async () => await runs.releaseLeases(store.db, deps.claimed_by, iso(now())),
     ...createEndings({ store, now, lease, keep_runs: deps.keep_runs }),
   }

@@ -1,6 +1,7 @@
 // The scheduler: sleeps until the next due time that rows tell, claims what is due, and executes what it claimed. A change
 // of any schedule, by whichever server, wakes it. It keeps nothing that rows do not have: after a crash another scheduler,
-// or this one after its restart, takes over the runs whose lease has ended.
+// or this one after its restart, takes over the runs whose lease has ended. A scheduler that knows to be the only one
+// does not wait for that.
 import { randomBytes } from 'node:crypto'
 import { messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
@@ -177,7 +178,9 @@ export function createScheduler(deps: SchedulerDeps) {
       for (const run of runs ?? []) if (run.status === 'running') launch(run)
       return runs
     },
-    async start(): Promise<void> {
+    /** `sole`: no other scheduler uses the database, so whatever is claimed was claimed by one that is dead. */
+    async start({ sole }: { sole: boolean }): Promise<void> {
+      if (sole) await claims.releaseAll()
       const wake = () => void once()
       const doubt = () => {
         suspect = true

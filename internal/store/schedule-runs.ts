@@ -148,6 +148,16 @@ export async function releaseLeases(db: Db, claimed_by: string, now: string): Pr
     .execute()
 }
 
+/** Of every server there was: none of them runs any more. */
+export async function releaseAllLeases(db: Db, now: string): Promise<void> {
+  await db
+    .updateTable('schedule_runs')
+    .set({ lease_until: now })
+    .where('status', '=', 'running')
+    .where('lease_until', '>', now)
+    .execute()
+}
+
 export async function lastRuns(db: Db, target_ids: number[]): Promise<Map<number, RunRow>> {
   if (target_ids.length === 0) return new Map()
   const { rows } = await sql<RunRow>`

@@ -35,5 +35,5 @@ process.once('SIGTERM', () => {
     .then(() => store.close())
     .then(() => process.exit(0))
 })
-await scheduler.start()
+await scheduler.start({ sole: false })
 process.stdout.write('started\n')

@@ -200,7 +200,7 @@ export async function createRig(start: string, options: Parameters<typeof create
   const { scheduler, schedules } = createScheduling(store, clock, door, options)
   const admin = await addToken(store, 'admin')
   const project_id = await addProject(store)
-  await scheduler.start()
+  await scheduler.start({ sole: false })
 
   const history = async (schedule_id: string) =>
     (await schedules.history({ schedule_id, limit: 200 })).runs.reverse()

@@ -3,7 +3,7 @@
 // exchanged between a check and its use, and no link is followed. Names are bytes where entries are walked: a container
 // may use names that are no UTF-8.
 import { constants, type Dirent, type Stats } from 'node:fs'
-import { chmod, type FileHandle, lstat, open, opendir } from 'node:fs/promises'
+import { chmod, type FileHandle, lstat, open, opendir, rename } from 'node:fs/promises'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
 /** Not in Node's constants. Such a handle needs no permission on what it names and opens nothing: no pipe waits. */
@@ -69,4 +69,30 @@ export async function* entriesOf(handle: FileHandle): AsyncGenerator<RawDirent> 
   // The declared type does not know that names may be given as bytes.
   const options = { encoding: 'buffer' as BufferEncoding, bufferSize: 256 }
   for await (const entry of await opendir(self(handle), options)) yield entry as unknown as RawDirent
+}
+
+/** Without privilege, a directory that a container has locked against its owner cannot be changed before this. */
+export async function unlock(directory: FileHandle): Promise<void> {
+  if (process.getuid?.() === 0) return
+  const { mode } = await directory.stat()
+  if ((mode & 0o700) !== 0o700) await directory.chmod((mode & 0o7777) | 0o700)
+}
+
+/** Moves an entry as it is. What stands at `to` is replaced if it can be, as rename(2) does: choose a name of your own. */
+export async function moveEntry(from: string | Buffer, to: string | Buffer): Promise<void> {
+  try {
+    await rename(from, to)
+  } catch (error) {
+    if (codeOf(error) !== 'EACCES' || process.getuid?.() === 0) throw error
+    // A directory gets another parent only with write permission on itself.
+    const entry = await openEntry(from)
+    try {
+      const stats = await entry.stat()
+      if (!stats.isDirectory()) throw error
+      await chmod(self(entry), (stats.mode & 0o7777) | 0o700)
+    } finally {
+      await entry.close()
+    }
+    await rename(from, to)
+  }
 }

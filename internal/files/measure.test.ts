@@ -15,7 +15,7 @@ afterEach(() => {
 
 const sh = (script: string) => execFileSync('bash', ['-c', script], { cwd: root })
 
-describe('a measure', () => {
+describe('a measure', { timeout: 30_000 }, () => {
   it('counts blocks and entries, and a file with two links once', async () => {
     sh('head -c 100000 /dev/urandom > a; ln a b; mkdir d; head -c 5000 /dev/urandom > d/c; ln -s /etc d/link')
     const blocks = (name: string) => statSync(join(root, name)).blocks * 512

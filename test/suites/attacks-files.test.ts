@@ -274,7 +274,10 @@ describe('deleting', () => {
     const where = { working_dir: '/workspaces/odd', timeout_seconds: 120 }
     for (const place of ['/workspaces/odd', '/workspaces/default', '/home/droid']) {
       await booted.exec(project_id, deep('x'.repeat(200), 60), { ...where, working_dir: place })
-      await booted.exec(project_id, deep('a', 1500), { ...where, working_dir: place })
+      await booted.exec(project_id, deep('a', place.endsWith('odd') ? 1500 : 100), {
+        ...where,
+        working_dir: place,
+      })
     }
     const made = await booted.exec(
       project_id,
@@ -348,7 +351,7 @@ describe('work whose cost a droid chooses', () => {
   }
 
   test('listing a huge directory pages in order, is bounded per workspace, and stops nobody else', async () => {
-    const entries = 120_000
+    const entries = 60_000
     const project_id = await started()
     const make = `mkdir "huge"; chdir "huge"; for (1..${entries}) { open my $f, ">", sprintf("%06d", $_) }`
     await booted.exec(project_id, ['perl', '-e', make], { timeout_seconds: 300 })
@@ -362,15 +365,15 @@ describe('work whose cost a droid chooses', () => {
       })) as Answer
     const first = await page()
     expect(first.entries.map(({ name }: Answer) => name)).toEqual(['000001', '000002'])
-    expect((await page('119998')).entries.map(({ name }: Answer) => name)).toEqual(['119999', '120000'])
-    expect((await page('119998')).next_cursor).toBeNull()
+    expect((await page('059998')).entries.map(({ name }: Answer) => name)).toEqual(['059999', '060000'])
+    expect((await page('059998')).next_cursor).toBeNull()
     const kinds = new Set<string>()
-    const many = Array.from({ length: 40 }, async () => {
+    const many = Array.from({ length: 24 }, async () => {
       const { is_error, structured } = await file('list_dir', project_id, { path: 'huge' })
       kinds.add(is_error ? (structured as Answer).error.kind : 'answer')
     })
     const { p99, count } = await slowestHealth(Promise.all(many))
-    console.log(`/healthz while 40 listings of ${entries} entries run: p99 ${p99.toFixed(0)} ms of ${count}`)
+    console.log(`/healthz while 24 listings of ${entries} entries run: p99 ${p99.toFixed(0)} ms of ${count}`)
     expect([...kinds].sort()).toEqual(['answer', 'exhausted'])
     expect(p99).toBeLessThan(250)
     await booted.ok('project', { action: 'delete', project_id })

@@ -95,6 +95,18 @@ describe('layers', () => {
   })
 })
 
+describe('files that containers can write', () => {
+  /** What these do by path is in directories that no container can write: sockets, the home, `projects` itself. */
+  const byPath = ['containers.ts', 'directories.ts', 'projects.ts', 'reconcile.ts', 'tokens.ts']
+
+  it('are reached through their room only', () => {
+    const found = imports.filter(
+      ({ file, to }) => /^internal\/(manager|mcp|http)\//.test(file) && /^node:fs/.test(to),
+    )
+    expect(found.map(({ file }) => file.replace('internal/manager/', '')).sort()).toEqual(byPath)
+  })
+})
+
 describe('the scanner', () => {
   it.each([
     ["import { a } from './a.ts'", ['./a.ts']],

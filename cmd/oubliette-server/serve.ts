@@ -23,6 +23,7 @@ import { createMcp } from '../../internal/mcp/serve.ts'
 import { createSocketDoor } from '../../internal/mcp/socket.ts'
 import { tools } from '../../internal/mcp/tools/index.ts'
 import { createDocker } from '../../internal/runtime/docker.ts'
+import { createStage } from '../../internal/runtime/stage.ts'
 import { startEmbedded } from '../../internal/store/embedded.ts'
 import { instanceId, knownInstance } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
@@ -34,6 +35,13 @@ import { refuseNewEmbedded, refuseOther, rememberInstance } from './instance.ts'
 
 const instructions =
   'Oubliette runs AI agents in containers. Make a project, then use its container, workspaces and sessions. Every tool takes an `action`; ids of earlier answers are the way to refer to things.'
+
+/** What containers get parts of; they write to their own parts of the first. */
+const mountedDirectories = [
+  { name: 'projects', read_only: false },
+  { name: 'sockets', read_only: true },
+  { name: 'client', read_only: true },
+]
 
 const version = (): string =>
   (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
@@ -69,9 +77,12 @@ export async function serve(settings: Settings): Promise<void> {
   const { store, lost } = await openDatabase(settings, log, stack)
   const instance = await instanceId(store.db)
   rememberInstance(home, instance)
+  const stage = await createStage({ home, directories: mountedDirectories, log })
+  stack.defer(() => stage.close())
   const runtime = createDocker({
     instance,
     docker_host: settings.docker_host,
+    stage,
     network_pool: config.network_pool,
     images_dir: join(checkout, 'images'),
     log,

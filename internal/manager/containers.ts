@@ -8,6 +8,8 @@ import type { Log } from '../log.ts'
 import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../store/projects.ts'
+import { recentWorkspaces } from '../store/workspaces.ts'
+import { type Directories, type Repaired, type Tampered, tamperedFault } from './directories.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
 import type { Serial } from './serial.ts'
@@ -22,6 +24,7 @@ export type ContainersDeps = {
   runtime: Runtime
   config: Config
   layout: Layout
+  directories: Directories
   serial: Serial
   projects: Projects
   owner: { uid: number; gid: number }
@@ -40,9 +43,15 @@ export type ContainersDeps = {
 // No caller's signal: a start may be shared, and one who goes away does not end it for the others.
 type StartOptions = { recreate?: boolean; progress?: Progress }
 
+/** Workspaces other than the default one that are not directories do not keep the container from starting. */
+export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaired[] }
+
+/** Workspaces that a start looks at; any other is looked at when it is used. */
+const mostWorkspaces = 1000
+
 export function createContainers(deps: ContainersDeps) {
-  const { store, runtime, config, layout, projects } = deps
-  const starting = new Map<string, Promise<ContainerState>>()
+  const { store, runtime, config, layout, projects, directories } = deps
+  const starting = new Map<string, Promise<Started>>()
 
   async function imageOf(
     project: ProjectWithContainer,
@@ -92,23 +101,34 @@ export function createContainers(deps: ContainersDeps) {
     }
   }
 
+  /** Refuses while the default workspace is no directory: the main process starts in it. */
+  async function inspectWorkspaces(project_id: string, ids: string[]): Promise<Tampered[]> {
+    const tampered = await directories.tampered(project_id, ids)
+    const first = tampered.find(({ workspace_id }) => workspace_id === defaultWorkspace)
+    if (first) throw tamperedFault(first)
+    for (const one of tampered) deps.log.warn('a workspace is not a directory', { project_id, ...one })
+    return tampered
+  }
+
   /** For whoever has the project's turn; `signal` is the turn's. */
-  async function bringUp(
-    project_id: string,
-    options: StartOptions,
-    signal: AbortSignal,
-  ): Promise<ContainerState> {
+  async function bringUp(project_id: string, options: StartOptions, signal: AbortSignal): Promise<Started> {
     const project = await projects.require(project_id)
+    const ids = await recentWorkspaces(store.db, project_id, mostWorkspaces)
+    await directories.ensureProject(project_id)
+    // Before anything is noted: a refusal changes nothing about a container that runs.
+    let tampered = options.recreate ? [] : await inspectWorkspaces(project_id, ids)
     await saveContainer(store.db, project_id, { wanted: 'running' })
     try {
       const spec = specOf(project, await imageOf(project, options, signal))
-      await projects.makeDirectories(project_id)
       await mkdir(layout.socketDir(project_id), { recursive: true })
       await chmod(layout.socketDir(project_id), 0o755)
       await deps.listen(project_id)
       const existing = await runtime.inspect(project_id)
       const stale = existing && existing.status !== 'running' && existing.spec_hash !== runtime.specHash(spec)
       if (existing && (options.recreate || stale)) await runtime.remove(project_id)
+      // Now that nothing runs in it which could tamper again.
+      const repaired = options.recreate ? await directories.repair(project_id, ids) : []
+      if (options.recreate) tampered = await inspectWorkspaces(project_id, ids)
       signal.throwIfAborted()
       const state = await runtime.start(spec)
       await saveContainer(store.db, project_id, {
@@ -119,7 +139,7 @@ export function createContainers(deps: ContainersDeps) {
       })
       await deps.prepare(project, options.progress ?? (() => undefined), signal)
       signal.throwIfAborted()
-      return state
+      return { ...state, tampered, repaired }
     } catch (error) {
       await saveContainer(store.db, project_id, { status: 'failed', reason: messageOf(error) })
       throw error
@@ -127,7 +147,7 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   /** Shared by all who want it at the same moment. A `recreate` is never shared with a plain start. */
-  function start(project_id: string, options: StartOptions = {}): Promise<ContainerState> {
+  function start(project_id: string, options: StartOptions = {}): Promise<Started> {
     const under = starting.get(project_id)
     if (under && !options.recreate) return under
     const mine = deps.serial(project_id, async (signal) => {

@@ -13,6 +13,7 @@ export function layoutOf(home: string) {
   const projects = join(home, 'projects')
   const sockets = join(home, 'sockets')
   return {
+    home,
     projects,
     sockets,
     project: (project_id: string) => join(projects, project_id),
@@ -20,6 +21,12 @@ export function layoutOf(home: string) {
     workspace: (project_id: string, workspace_id: string) =>
       join(projects, project_id, 'workspaces', workspace_id),
     droidHome: (project_id: string) => join(projects, project_id, 'home'),
+    trash: join(home, 'trash'),
+    /** For what is moved aside: the first place that is on the same file system as the projects. */
+    lost: (...parts: string[]): string[] => {
+      const date = new Date().toISOString().slice(0, 10)
+      return [join(home, 'lost', date, ...parts), join(projects, '.lost', date, ...parts)]
+    },
     // Shortened, since the path of a Unix socket has 107 bytes.
     socketDir: (project_id: string) => join(sockets, project_id.replaceAll('-', '').slice(0, 16)),
   }

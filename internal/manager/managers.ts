@@ -3,6 +3,7 @@ import { createRate } from '../auth/rate.ts'
 import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
+import { createTrash } from '../files/trash.ts'
 import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
@@ -18,6 +19,7 @@ import { createCallerRequests } from './caller-requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
 import { createChanges } from './changes.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
+import { createDirectories } from './directories.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
 import { createEventLog } from './event-log.ts'
 import { createFormerLives } from './former-lives.ts'
@@ -103,7 +105,22 @@ export function createManagers(deps: ManagersDeps) {
   }
   const callerTools = createCallerTools({ store, schema: deps.schema })
   const callerRequests = createCallerRequests({ store, events, tools: callerTools, log })
-  const common = { store, runtime, config, credentials, layout, serial, owner, log, keys, events, wake }
+  const trash = createTrash({ directory: layout.trash, log })
+  const directories = createDirectories({ layout, owner, trash, log })
+  const common = {
+    store,
+    runtime,
+    config,
+    credentials,
+    layout,
+    directories,
+    serial,
+    owner,
+    log,
+    keys,
+    events,
+    wake,
+  }
   const soon = (project_id: string): void => dispatch.soon(project_id)
 
   const projects = createProjects({
@@ -214,6 +231,8 @@ export function createManagers(deps: ManagersDeps) {
     containers,
     every_seconds: config.reconcile_seconds,
     also: [
+      // In the background: the other sweeps do not wait for large trees.
+      async () => void trash.sweep(),
       dispatch.sweep,
       sessions.endIdle,
       callerRequests.expire,
@@ -272,6 +291,7 @@ export function createManagers(deps: ManagersDeps) {
     async close() {
       await scheduler.close()
       await reconcile.close()
+      await trash.close()
       await dispatch.close()
       await relay.dispose()
       await models.close()

@@ -2,7 +2,7 @@
 // somebody needs it. A delete marks the row first and can be repeated from any point, so that a crash in the middle
 // leaves nothing that the sweep would not finish.
 import { createHash } from 'node:crypto'
-import { chown, mkdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import type { Caller } from '../auth/caller.ts'
 import type { Config, Credential, Limits } from '../config.ts'
 import { Fault, unknown } from '../fault.ts'
@@ -13,6 +13,7 @@ import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import * as rows from '../store/projects.ts'
 import { insertWorkspace } from '../store/workspaces.ts'
+import type { Directories } from './directories.ts'
 import type { Layout } from './layout.ts'
 import type { Serial } from './serial.ts'
 
@@ -40,8 +41,8 @@ export type ProjectsDeps = {
   config: Config
   credentials: ReadonlyMap<string, Credential>
   layout: Layout
+  directories: Directories
   serial: Serial
-  owner: { uid: number; gid: number }
   log: Log
   /** Called before anything of a project is removed. */
   beforeDelete: ((project_id: string) => Promise<void>)[]
@@ -117,17 +118,6 @@ export function createProjects(deps: ProjectsDeps) {
       })
   }
 
-  async function makeDirectories(project_id: string): Promise<void> {
-    const own = async (path: string) => {
-      await mkdir(path, { recursive: true, mode: 0o750 })
-      if (process.getuid?.() === 0) await chown(path, deps.owner.uid, deps.owner.gid)
-    }
-    await mkdir(layout.project(project_id), { recursive: true, mode: 0o755 })
-    await own(layout.workspaces(project_id))
-    await own(layout.droidHome(project_id))
-    await own(layout.workspace(project_id, defaultWorkspace))
-  }
-
   /** Where a droid is installed, if it says so. */
   async function typeFor(droid: string): Promise<string> {
     const wanted = config.droids[droid]?.image
@@ -194,10 +184,11 @@ export function createProjects(deps: ProjectsDeps) {
         throw new Fault('conflict', `there is a project named "${fields.name}"`, { cause: error })
       throw error
     }
-    // After the row: a directory without a row is an orphan, and would be swept.
+    // After the row: a directory without a row is an orphan, and would be moved aside.
     await deps.serial(id, async () => {
       await require(id)
-      await makeDirectories(id)
+      await deps.directories.ensureProject(id)
+      await deps.directories.ensureWorkspace(id, defaultWorkspace)
     })
     return shown(await require(id))
   }
@@ -242,7 +233,7 @@ export function createProjects(deps: ProjectsDeps) {
       for (const hook of deps.beforeDelete) await hook(project_id)
       await runtime.remove(project_id)
       await rm(layout.socketDir(project_id), { recursive: true, force: true })
-      await rm(layout.project(project_id), { recursive: true, force: true, maxRetries: 3 })
+      await deps.directories.discardProject(project_id)
       await store.transact(async (trx) => await rows.deleteProjectRows(trx, project_id))
       for (const hook of deps.afterDelete) hook()
       return { project_id, deleted: true, existed: row !== undefined }
@@ -260,7 +251,6 @@ export function createProjects(deps: ProjectsDeps) {
     update,
     remove,
     require,
-    makeDirectories,
     get: async (project_id: string) => shown(await require(project_id)),
   }
 }

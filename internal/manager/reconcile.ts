@@ -1,15 +1,18 @@
 // Rows against engine. At start, every `reconcile_seconds` and whenever the engine reports a death: what is wanted
-// and missing is made, what exists and is not wanted is removed, a delete that a crash cut short is finished. The
-// sweep is the recovery; there is no other.
+// and missing is made, what exists in the engine and is not wanted is removed, a delete that a crash cut short is
+// finished. Directories of projects are never deleted for lack of a row: they are moved aside. The sweep is the
+// recovery; there is no other.
 import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { messageOf } from '../fault.ts'
+import { type Fault, messageOf } from '../fault.ts'
+import { defaultWorkspace } from '../ids.ts'
 import type { Log } from '../log.ts'
 import type { ContainerEvent, ContainerState, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { allProjects, type ProjectWithContainer, projectById, saveContainer } from '../store/projects.ts'
 import type { Containers } from './containers.ts'
+import { type Directories, tamperedFault } from './directories.ts'
 import type { Layout } from './layout.ts'
 import type { Projects } from './projects.ts'
 import type { Serial } from './serial.ts'
@@ -27,6 +30,7 @@ type Deps = {
   projects: Projects
   containers: Containers
   layout: Layout
+  directories: Directories
   serial: Serial
   log: Log
   every_seconds: number
@@ -51,7 +55,7 @@ const ending = (state: ContainerState | undefined) =>
     : 'the container was removed'
 
 export function createReconcile(deps: Deps) {
-  const { store, runtime, projects, containers, layout, log } = deps
+  const { store, runtime, projects, containers, layout, directories, log } = deps
   const ended = new AbortController()
   let sweeping: Promise<void> | undefined
 
@@ -95,14 +99,27 @@ export function createReconcile(deps: Deps) {
     }
   }
 
+  /** Trying again changes nothing: somebody has to repair it first. */
+  async function holdBack(project: ProjectWithContainer, { message, hint }: Fault) {
+    const reason = `${message}; ${hint}`
+    if (project.container_status === 'failed' && project.container_reason === reason) return
+    log.warn('failed to bring a container back', { project_id: project.id, reason })
+    await deps.onGivenUp(project.id, reason)
+    await saveContainer(store.db, project.id, { status: 'failed', reason })
+  }
+
   /** In the project's turn, and from its row as it is then: what was read earlier may have been changed since. */
   async function compare(project_id: string, signal: AbortSignal): Promise<void> {
     const project = await projectById(store.db, project_id)
     if (!project || project.deleting_at) return
-    await projects.makeDirectories(project_id)
+    await directories.ensureProject(project_id)
+    const [tampered] = await directories.tampered(project_id, [defaultWorkspace])
     const state = await runtime.inspect(project_id)
     const running = state?.status === 'running'
-    if (project.wanted === 'running' && !running) return await bringBack(project, ending(state), signal)
+    if (project.wanted === 'running' && !running)
+      return tampered
+        ? await holdBack(project, tamperedFault(tampered))
+        : await bringBack(project, ending(state), signal)
     if (project.wanted === 'stopped' && running) await runtime.stop(project_id, 10)
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
     if (status !== project.container_status)
@@ -136,10 +153,8 @@ export function createReconcile(deps: Deps) {
       if (!sockets.has(join(layout.sockets, name)))
         await rm(join(layout.sockets, name), { recursive: true, force: true })
     for (const name of seen.projects)
-      if (!known.has(name)) {
-        log.info('orphaned directory is removed', { project_id: name })
-        await rm(layout.project(name), { recursive: true, force: true })
-      }
+      if (!known.has(name) && !name.startsWith('.'))
+        await attempt('moving an unknown project aside', name, () => directories.moveToLost(name))
   }
 
   async function sweep(): Promise<void> {

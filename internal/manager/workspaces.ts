@@ -1,9 +1,9 @@
 // Working directories of a project: resolved, prepared with git by the container itself, read and written from
 // outside without leaving them.
-import { chown, mkdir, rm } from 'node:fs/promises'
 import type { Caller } from '../auth/caller.ts'
 import type { Credential } from '../config.ts'
 import { Fault, messageOf, unknown } from '../fault.ts'
+import * as files from '../files/files.ts'
 import { defaultWorkspace, newWorkspaceId } from '../ids.ts'
 import type { Log } from '../log.ts'
 import type { Runtime } from '../runtime/runtime.ts'
@@ -11,7 +11,7 @@ import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { ProjectWithContainer } from '../store/projects.ts'
 import * as rows from '../store/workspaces.ts'
-import * as files from './files.ts'
+import type { Directories } from './directories.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import type { Projects } from './projects.ts'
 
@@ -20,6 +20,7 @@ export type WorkspacesDeps = {
   runtime: Runtime
   layout: Layout
   projects: Projects
+  directories: Directories
   credentials: ReadonlyMap<string, Credential>
   owner: { uid: number; gid: number }
   log: Log
@@ -45,15 +46,8 @@ const credentialHelper =
 const cloneSeconds = 600
 
 export function createWorkspaces(deps: WorkspacesDeps) {
-  const { store, layout, projects, runtime } = deps
+  const { store, layout, projects, runtime, directories } = deps
   const { db } = store
-
-  async function make(project_id: string, id: string, caller_id: string): Promise<void> {
-    await rows.insertWorkspace(db, { project_id, id, is_default: false, created_by: caller_id })
-    const path = layout.workspace(project_id, id)
-    await mkdir(path, { recursive: true, mode: 0o750 })
-    if (process.getuid?.() === 0) await chown(path, deps.owner.uid, deps.owner.gid)
-  }
 
   /** No id: the default one, or a new one. A known id: it. An unknown one: made if `create_workspace`, else not found. */
   async function resolve(
@@ -63,9 +57,13 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   ) {
     const id = wanted.workspace_id ?? (wanted.create_workspace ? newWorkspaceId() : defaultWorkspace)
     const known = await rows.workspaceById(db, project_id, id)
+    if (!known) {
+      if (!wanted.create_workspace) throw unknown('workspace', id)
+      // The row first: what it names can then be repaired, whatever a droid has put in its place.
+      await rows.insertWorkspace(db, { project_id, id, is_default: false, created_by: caller.id })
+    }
+    await directories.ensureWorkspace(project_id, id)
     if (known) return shown(known)
-    if (!wanted.create_workspace) throw unknown('workspace', id)
-    await make(project_id, id, caller.id)
     return shown((await rows.workspaceById(db, project_id, id))!)
   }
 
@@ -73,6 +71,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const project = await projects.require(project_id)
     const id = workspace_id ?? defaultWorkspace
     if (!(await rows.workspaceById(db, project_id, id))) throw unknown('workspace', id)
+    await directories.ensureWorkspace(project_id, id)
     return {
       host: layout.workspace(project_id, id),
       inside: `${containerPaths.workspaces}/${id}`,
@@ -98,7 +97,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const use = await deps.inUse(project_id, workspace_id)
     if (use)
       throw new Fault('conflict', `workspace ${workspace_id} is in use by ${use}`, { hint: 'end it first' })
-    await rm(layout.workspace(project_id, workspace_id), { recursive: true, force: true })
+    await directories.discardWorkspace(project_id, workspace_id)
     await rows.deleteWorkspaceRow(db, project_id, workspace_id)
     return { workspace_id, deleted: true as const }
   }

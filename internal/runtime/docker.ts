@@ -17,6 +17,7 @@ import { createNames, specHash } from './names.ts'
 import { createNetworks } from './network.ts'
 import { createRemove } from './remove.ts'
 import type { ContainerState, Runtime } from './runtime.ts'
+import { noStage, type Stage } from './stage.ts'
 import { createStart } from './start.ts'
 import { createTurns } from './turns.ts'
 
@@ -27,6 +28,8 @@ export type DockerOptions = {
   docker_host?: string | undefined
   network_pool: string
   images_dir: string
+  /** Without it, containers get directories as they are. */
+  stage?: Stage
   log: Log
 }
 
@@ -73,6 +76,7 @@ export function createDocker({
   docker_host,
   network_pool,
   images_dir,
+  stage = noStage,
   log,
 }: DockerOptions): Runtime {
   const { options, address, socket } = parseDockerHost(docker_host, process.env)
@@ -81,9 +85,9 @@ export function createDocker({
   const images = createImages(docker, images_dir)
   const networks = createNetworks(docker, names, network_pool)
   const firewall = createFirewall(docker, images, socket !== undefined)
-  const { inspect, owned } = createInspect(docker, names)
+  const { inspect, owned } = createInspect(docker, names, stage)
   const { stop, remove } = createRemove(docker, names, networks)
-  const start = createStart({ docker, names, networks, firewall, engine_socket: socket })
+  const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })
   const turn = createTurns()
   const starting = new Map<string, Promise<ContainerState>>()
 
@@ -125,7 +129,7 @@ export function createDocker({
     stop: translated((project_id, grace) => after(project_id, () => stop(project_id, grace))),
     remove: translated((project_id) => after(project_id, () => remove(project_id))),
     inspect: translated(inspect),
-    specHash,
+    specHash: (spec) => specHash(stage.apply(spec)),
     owned: translated(owned),
     exec: translated(createExec(docker, names, log)),
     async *logs(project_id, request) {

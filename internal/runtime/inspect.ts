@@ -3,6 +3,7 @@ import type Docker from 'dockerode'
 import { unlessMissing } from './errors.ts'
 import { labels, type Names } from './names.ts'
 import type { ContainerState, Runtime } from './runtime.ts'
+import type { Stage } from './stage.ts'
 
 const statuses = ['created', 'running', 'paused', 'restarting', 'exited', 'dead'] as const
 
@@ -28,7 +29,7 @@ export function stateOf(info: Docker.ContainerInspectInfo): ContainerState {
   }
 }
 
-export function createInspect(docker: Docker, names: Names) {
+export function createInspect(docker: Docker, names: Names, stage: Stage) {
   const inspect: Runtime['inspect'] = async (project_id) => {
     const info = await unlessMissing(docker.getContainer(names.of(project_id)).inspect())
     return info && stateOf(info)
@@ -47,7 +48,7 @@ export function createInspect(docker: Docker, names: Names) {
         project_id: of(container),
         kind: 'container' as const,
         status: statusOf(container.State),
-        mounts: container.Mounts.map((mount) => mount.Source),
+        mounts: container.Mounts.map((mount) => stage.original(mount.Source)),
       })),
       ...networks.map((network) => ({ project_id: of(network), kind: 'network' as const })),
       ...(volumes.Volumes ?? []).map((volume) => ({ project_id: of(volume), kind: 'volume' as const })),

@@ -10,18 +10,27 @@ import type { Names } from './names.ts'
 import type { Networks } from './network.ts'
 import { createOptions } from './options.ts'
 import type { ContainerSpec, ContainerState, Runtime } from './runtime.ts'
+import type { Stage } from './stage.ts'
 
 type Context = {
   docker: Docker
   names: Names
   networks: Networks
   firewall: Firewall
+  stage: Stage
   engine_socket: string | undefined
 }
 
 const attempts = 50
 
-export function createStart({ docker, names, networks, firewall, engine_socket }: Context): Runtime['start'] {
+export function createStart({
+  docker,
+  names,
+  networks,
+  firewall,
+  stage,
+  engine_socket,
+}: Context): Runtime['start'] {
   let cpus: Promise<number> | undefined
 
   function engineCpus(): Promise<number> {
@@ -32,7 +41,8 @@ export function createStart({ docker, names, networks, firewall, engine_socket }
     return cpus
   }
 
-  async function create(spec: ContainerSpec): Promise<void> {
+  async function create(wanted: ContainerSpec): Promise<void> {
+    const spec = stage.apply(wanted)
     const network = await networks.ensure(spec.project_id, spec.network)
     const options = createOptions(spec, { names, network, engine_socket, engine_cpus: await engineCpus() })
     try {
@@ -43,6 +53,8 @@ export function createStart({ docker, names, networks, firewall, engine_socket }
           hint: 'build its container type (image_rebuild), or load it by hand',
           cause: error,
         })
+      if (spec !== wanted && /bind source path does not exist/i.test(reasonOf(error)))
+        return stage.disable(`the engine does not see them: ${reasonOf(error)}`)
       // The name is taken: by another server a moment ago, or by one that is still being removed.
       if (!isStatus(error, 409)) throw error
       await sleep(100)
@@ -75,6 +87,8 @@ export function createStart({ docker, names, networks, firewall, engine_socket }
       if (info?.State.Status === 'running') return stateOf(info)
       // Rules before anything can send a packet, also when it was made by an earlier server.
       if (spec.network !== 'none') await firewall.protect()
+      // Also before a container that exists: what it mounts may be gone since.
+      await stage.check()
       if (!info) await create(spec)
       else if (info.State.Status === 'paused') await container.unpause()
       else if (info.State.Status === 'dead') await unlessMissing(container.remove({ force: true, v: true }))

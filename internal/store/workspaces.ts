@@ -50,6 +50,19 @@ export async function listWorkspaces(
   return toPage(await query.execute(), page.limit, (row) => ({ at: row.created_at, id: row.id }))
 }
 
+/** The ids of those that were used last. */
+export async function recentWorkspaces(db: Db, project_id: string, most: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('workspaces')
+    .select('id')
+    .where('project_id', '=', project_id)
+    .orderBy('is_default', 'desc')
+    .orderBy('last_used_at', 'desc')
+    .limit(most)
+    .execute()
+  return rows.map(({ id }) => id)
+}
+
 export async function unpreparedWorkspaces(db: Db, project_id: string): Promise<WorkspaceRow[]> {
   return await db
     .selectFrom('workspaces')

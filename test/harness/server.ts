@@ -1,10 +1,12 @@
 // The real daemon as a process of its own, on a home, a port and a database that nobody else uses.
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { stagePath } from '../../internal/runtime/stage.ts'
 import { stopEmbedded } from '../../internal/store/embedded.ts'
 import { recordCalls } from './calls.ts'
 import { cloneDatabase } from './database.ts'
@@ -98,6 +100,18 @@ function createDaemon(env: NodeJS.ProcessEnv, url: string) {
   return { start, kill, log: () => said, pid: () => child?.pid ?? 0 }
 }
 
+/** A daemon that was killed leaves its mounts. */
+async function removeStage(home: string): Promise<void> {
+  const path = stagePath(home)
+  if (!existsSync(path)) return
+  for (const name of await readdir(path)) {
+    // It may not be mounted any more.
+    spawnSync('umount', ['-l', join(path, name)])
+    await rmdir(join(path, name))
+  }
+  await rmdir(path)
+}
+
 const readIfThere = (path: string) =>
   readFile(path, 'utf8').then(
     (text) => text.trim(),
@@ -131,6 +145,7 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     const steps = [
       () => daemon.kill('SIGKILL'),
       () => stopEmbedded(home),
+      () => removeStage(home),
       () => (database_url ? recordCalls(database_url) : undefined),
       () => (instance_id ? removeInstance(instance_id) : undefined),
       () => database?.drop(),

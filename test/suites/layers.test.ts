@@ -20,6 +20,7 @@ const rows: Record<string, number> = {
   'internal/gateway': 1,
   'internal/droid': 1,
   'internal/models': 1,
+  'internal/files': 1,
   internal: 0,
 }
 
@@ -91,6 +92,18 @@ describe('layers', () => {
     const libraries = imports.filter(({ library, to }) => library && !to.startsWith('node:'))
     expect(libraries.length).toBeGreaterThan(50)
     expect(libraries.filter((one) => !isAtHome(one)).map(line)).toEqual([])
+  })
+})
+
+describe('files that containers can write', () => {
+  /** What these do by path is in directories that no container can write: sockets, the home, `projects` itself. */
+  const byPath = ['containers.ts', 'directories.ts', 'projects.ts', 'reconcile.ts', 'tokens.ts']
+
+  it('are reached through their room only', () => {
+    const found = imports.filter(
+      ({ file, to }) => /^internal\/(manager|mcp|http)\//.test(file) && /^node:fs/.test(to),
+    )
+    expect(found.map(({ file }) => file.replace('internal/manager/', '')).sort()).toEqual(byPath)
   })
 })
 

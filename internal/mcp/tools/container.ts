@@ -10,26 +10,57 @@ const state = z.object({
   started_at: maybeTime,
 })
 
+const found = z
+  .enum(['symlink', 'file', 'fifo', 'socket', 'device', 'mount'])
+  .describe('What stands in its place.')
+const tampered = z.object({ workspace_id: z.string(), found })
+const started = state.extend({
+  tampered: z
+    .array(tampered)
+    .describe(
+      'Workspaces that are not directories; `recreate` repairs them. The default one is never among them.',
+    ),
+  repaired: z
+    .array(tampered.extend({ moved_to: z.string().describe('Relative to OUBLIETTE_HOME.') }))
+    .describe('What `recreate` moved aside from the place of a workspace.'),
+})
+
 export const containerTool = tool({
   name: 'container',
   about: 'The container of a project: start, stop, run a command, read its log.',
   actions: {
     start: action({
       about:
-        'Make sure that it runs. Nothing happens if it does; `recreate` makes it anew from the project as it is now.',
+        'Make sure that it runs. Nothing happens if it does; `recreate` makes it anew from the project as it is now. Refused with `conflict` while the default workspace is not a directory: `recreate` moves what stands there aside.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({
         project_id,
-        recreate: z.boolean().default(false).describe('Remove it first. Workspaces stay.'),
+        recreate: z
+          .boolean()
+          .default(false)
+          .describe(
+            'Remove it first. Workspaces stay; what stands in the place of one and is not a directory is moved to `lost/` in OUBLIETTE_HOME.',
+          ),
       }),
-      output: state,
+      output: started,
       run: async ({ managers, progress }, input) => {
-        const { id, status, image, started_at } = await managers.containers.start(input.project_id, {
-          recreate: input.recreate,
-          progress: (message) => progress({ progress: 0, message }),
-        })
-        return { project_id: input.project_id, container_id: id, status, image, started_at }
+        const { id, status, image, started_at, tampered, repaired } = await managers.containers.start(
+          input.project_id,
+          {
+            recreate: input.recreate,
+            progress: (message) => progress({ progress: 0, message }),
+          },
+        )
+        return {
+          project_id: input.project_id,
+          container_id: id,
+          status,
+          image,
+          started_at,
+          tampered,
+          repaired,
+        }
       },
     }),
     stop: action({

@@ -1,13 +1,15 @@
 // Files of a workspace, reached from the host, without ever leaving the workspace. A path is walked one component
 // at a time, each opened below the directory handle of the one before (`/proc/self/fd/N/name`, never following a
 // link), so a droid that swaps a directory for a symlink in the middle of the walk gains nothing. Links are followed
-// by hand while they stay inside; what lies outside does not exist.
+// by hand while they stay inside; what lies outside does not exist. A walk holds two handles, however long the path.
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
 
-const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
 const mostLinks = 40
+/** Directories that one walk opens: more than a path can name, less than links and `..` can ask for. */
+const mostSteps = 4_000
 
 export type Place = {
   /** The directory that holds it. Null for the workspace's own root. */
@@ -37,12 +39,17 @@ const outside = (path: string) =>
 
 const below = (handle: FileHandle, name: string) => `/proc/self/fd/${handle.fd}/${name}`
 
-/** Absolute paths are meant as the container sees them. */
+/** What is still to be walked, the next component last. Absolute paths are meant as the container sees them. */
 function components(path: string, root: Root): string[] {
-  if (!path.startsWith('/')) return path.split('/')
-  if (path === root.inside || path.startsWith(`${root.inside}/`))
-    return path.slice(root.inside.length).split('/')
-  throw outside(path)
+  let inner = path
+  if (path.startsWith('/')) {
+    if (path !== root.inside && !path.startsWith(`${root.inside}/`)) throw outside(path)
+    inner = path.slice(root.inside.length)
+  }
+  return inner
+    .split('/')
+    .filter((part) => part !== '' && part !== '.')
+    .reverse()
 }
 
 async function lstatOrNothing(path: string): Promise<Stats | undefined> {
@@ -59,7 +66,7 @@ async function lstatOrNothing(path: string): Promise<Stats | undefined> {
 
 async function openDirectory(path: string, shown: string): Promise<FileHandle | 'changed'> {
   try {
-    return await open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+    return await open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ELOOP' || code === 'ENOENT') return 'changed'
@@ -84,6 +91,56 @@ function fileFault(thrown: unknown, path: string): unknown {
   return thrown
 }
 
+/** The way from the root of a workspace to a directory in it. */
+async function createWalk(root: Root, path: string) {
+  const opened = await openDirectory(root.host, '.')
+  if (opened === 'changed') throw new Fault('not_found', 'the workspace has no directory')
+  const base: FileHandle = opened
+  let here = base
+  let names: string[] = []
+  let steps = 0
+
+  async function shut(): Promise<void> {
+    if (here !== base) await here.close()
+    here = base
+  }
+
+  /** False if what stands there is, or has just become, no directory to enter. */
+  async function enter(name: string): Promise<boolean> {
+    if (++steps > mostSteps) throw new Fault('invalid', `path "${path.slice(0, 200)}" takes too many steps`)
+    const next = await openDirectory(below(here, name), [...names, name].join('/'))
+    if (next === 'changed') return false
+    await shut()
+    here = next
+    names.push(name)
+    return true
+  }
+
+  async function toRoot(): Promise<void> {
+    await shut()
+    names = []
+  }
+
+  return {
+    enter,
+    toRoot,
+    here: () => here,
+    relative: (...more: string[]) => [...names, ...more].join('/'),
+    /** From the root again: `..` of a handle is wherever the directory has been moved to. */
+    async up(): Promise<void> {
+      if (names.length === 0) throw outside(path)
+      const again = names.slice(0, -1)
+      await toRoot()
+      for (const name of again)
+        if (!(await enter(name))) throw new Fault('conflict', `path "${path.slice(0, 200)}" keeps changing`)
+    },
+    async close(): Promise<void> {
+      await shut()
+      await base.close()
+    },
+  }
+}
+
 /** Walks to `path` and gives what stands there to `use`; every handle is closed afterwards. */
 export async function confined<T>(
   root: Root,
@@ -91,37 +148,26 @@ export async function confined<T>(
   options: Options,
   use: (place: Place) => Promise<T>,
 ): Promise<T> {
-  const handles: FileHandle[] = []
-  const names: string[] = []
+  let walk: Awaited<ReturnType<typeof createWalk>> | undefined
   try {
-    const base = await openDirectory(root.host, '.')
-    if (base === 'changed') throw new Fault('not_found', 'the workspace has no directory')
-    handles.push(base)
-    let rest = components(path, root)
+    walk = await createWalk(root, path)
+    const rest = components(path, root)
     let links = 0
     let found: { name: string; stats: Stats | undefined } | undefined
-    while (rest.length > 0) {
-      const [name, ...after] = rest as [string, ...string[]]
-      rest = after
-      if (name === '' || name === '.') continue
+    for (let name = rest.pop(); name !== undefined; name = rest.pop()) {
       if (name === '..') {
-        if (handles.length === 1) throw outside(path)
-        await handles.pop()?.close()
-        names.pop()
+        await walk.up()
         continue
       }
-      const here = below(handles.at(-1)!, name)
-      const last = rest.every((part) => part === '' || part === '.')
+      const here = below(walk.here(), name)
+      const last = rest.length === 0
       let stats = await lstatOrNothing(here)
       if (stats?.isSymbolicLink() && (!last || options.follow_last !== false)) {
         if (++links > mostLinks) throw new Fault('invalid', `path "${path.slice(0, 200)}" goes in circles`)
         const target = await readlink(here)
-        if (target.startsWith('/')) {
-          const inner = components(target, root)
-          for (const handle of handles.splice(1)) await handle.close()
-          names.length = 0
-          rest = [...inner, ...rest]
-        } else rest = [...target.split('/'), ...rest]
+        const inner = components(target, root)
+        if (target.startsWith('/')) await walk.toRoot()
+        for (const part of inner) rest.push(part)
         continue
       }
       if (last) {
@@ -129,39 +175,36 @@ export async function confined<T>(
         break
       }
       if (!stats && options.create_parents) {
-        options.create_parents.check([...names, name].join('/'))
+        options.create_parents.check(walk.relative(name))
         await mkdir(here, 0o755).catch((error: NodeJS.ErrnoException) => {
           if (error.code !== 'EEXIST') throw error
         })
         stats = await lstatOrNothing(here)
       }
-      if (!stats)
-        throw new Fault('not_found', `no directory "${[...names, name].join('/')}" in the workspace`)
-      const next = await openDirectory(here, [...names, name].join('/'))
-      if (next === 'changed') {
-        rest = [name, ...rest]
+      if (!stats) throw new Fault('not_found', `no directory "${walk.relative(name)}" in the workspace`)
+      if (!(await walk.enter(name))) {
+        rest.push(name)
         if (++links > mostLinks) throw new Fault('conflict', `path "${path.slice(0, 200)}" keeps changing`)
         continue
       }
-      if (options.create_parents && process.getuid?.() === 0 && (await next.stat()).uid === 0)
-        await next.chown(options.create_parents.uid, options.create_parents.gid)
-      handles.push(next)
-      names.push(name)
+      const made = options.create_parents
+      if (made && process.getuid?.() === 0 && (await walk.here().stat()).uid === 0)
+        await walk.here().chown(made.uid, made.gid)
     }
-    const top = handles.at(-1)!
+    const top = walk.here()
     if (!found) {
       const self = `/proc/self/fd/${top.fd}`
-      return await use({ parent: null, path: self, relative: names.join('/'), stats: await top.stat() })
+      return await use({ parent: null, path: self, relative: walk.relative(), stats: await top.stat() })
     }
     return await use({
       parent: top,
       path: below(top, found.name),
-      relative: [...names, found.name].join('/'),
+      relative: walk.relative(found.name),
       stats: found.stats,
     })
   } catch (error) {
     throw fileFault(error, path)
   } finally {
-    for (const handle of handles) await handle.close()
+    await walk?.close()
   }
 }

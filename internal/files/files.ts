@@ -1,11 +1,14 @@
-// What the file actions of `workspace` do, given a confined place.
+// Reading, writing and listing files of a workspace, given a confined place.
 import { randomBytes } from 'node:crypto'
 import { constants, type Stats } from 'node:fs'
-import { lstat, open, readdir, readlink, rename, unlink } from 'node:fs/promises'
+import { type FileHandle, open, readlink, rename, unlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
 import { confined } from './confined.ts'
+import { below, entriesOf, statOf } from './handles.ts'
+import { createLane } from './lane.ts'
+import { createSmallest } from './smallest.ts'
 
-const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_CREAT, O_EXCL } = constants
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_CREAT, O_EXCL } = constants
 
 export type Root = { host: string; inside: string; uid: number; gid: number; protected_paths: string[] }
 type Kind = 'file' | 'directory' | 'symlink' | 'other'
@@ -13,14 +16,43 @@ type Kind = 'file' | 'directory' | 'symlink' | 'other'
 const kindOf = (stats: Stats): Kind =>
   stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : stats.isSymbolicLink() ? 'symlink' : 'other'
 
+const lastTime_ms = Date.parse('9999-12-31T23:59:59.999Z')
+
 const entryOf = (stats: Stats) => ({
   type: kindOf(stats),
   size_bytes: stats.size,
   mode: (stats.mode & 0o7777).toString(8).padStart(4, '0'),
-  modified_at: stats.mtime.toISOString(),
+  modified_at: timeOf(stats),
 })
 
+/** A file may carry a time that no date can show. */
+const timeOf = ({ mtimeMs }: Stats): string =>
+  new Date(Math.max(0, Math.min(lastTime_ms, mtimeMs || 0))).toISOString()
+
 const missing = (path: string) => new Fault('not_found', `no file "${path.slice(0, 200)}" in the workspace`)
+
+/** Entries that a listing reads without asking for its turn; each page of a larger directory reads all of it. */
+const quickEntries = 4_096
+const inTurn = createLane({ waiting: 16 })
+
+/** The `limit` first names after the cursor. The directory is streamed: it may hold millions. */
+async function namesOf(handle: FileHandle, key: string, page: { limit: number; cursor?: string }) {
+  const smallest = createSmallest(page.limit)
+  let read = 0
+  let release: (() => void) | undefined
+  try {
+    for await (const entry of entriesOf(handle)) {
+      const name = entry.name.toString('utf8')
+      // A name that is no UTF-8 can be neither shown nor asked for.
+      if ((page.cursor === undefined || name > page.cursor) && Buffer.from(name).equals(entry.name))
+        smallest.add(name)
+      if (++read === quickEntries) release = await inTurn(key)
+    }
+  } finally {
+    release?.()
+  }
+  return smallest.take()
+}
 
 export async function listDir(root: Root, path: string, page: { limit: number; cursor?: string }) {
   return await confined(root, path, {}, async (place) => {
@@ -28,20 +60,16 @@ export async function listDir(root: Root, path: string, page: { limit: number; c
     if (!place.stats.isDirectory())
       throw new Fault('invalid', `"${path}" is not a directory`, { hint: 'read_file reads files' })
     // Opened and listed through its handle: what was checked is what is read.
-    const handle = await open(place.path, O_RDONLY | constants.O_DIRECTORY | (place.parent ? O_NOFOLLOW : 0))
+    const handle = await open(place.path, O_RDONLY | O_DIRECTORY | (place.parent ? O_NOFOLLOW : 0))
     try {
-      const at = `/proc/self/fd/${handle.fd}`
-      const names = (await readdir(at)).sort()
-      const from = page.cursor === undefined ? 0 : names.findIndex((name) => name > page.cursor!)
-      const some = from < 0 ? [] : names.slice(from, from + page.limit)
+      const { names, more } = await namesOf(handle, root.host, page)
       const entries = []
-      for (const name of some) {
-        const stats = await lstat(`${at}/${name}`).catch(() => undefined)
+      for (const name of names) {
+        const stats = await statOf(below(handle, name))
         // Gone since the directory was read.
         if (stats) entries.push({ name, ...entryOf(stats) })
       }
-      const more = from >= 0 && from + page.limit < names.length
-      return { path: place.relative, entries, next_cursor: more ? some.at(-1)! : null }
+      return { path: place.relative, entries, next_cursor: more ? names.at(-1)! : null }
     } finally {
       await handle.close()
     }

@@ -1,0 +1,145 @@
+// Deleting. A tree is first moved to a directory that no container sees, which is quick whatever it holds, and is
+// deleted from there in the background: one tree at a time, a slice of each in turn, so that a large one does not hold
+// up the others. The directory is the queue: what a crash left there is deleted by the next sweep.
+import { randomBytes } from 'node:crypto'
+import { type FileHandle, mkdir, rmdir, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Fault, messageOf } from '../fault.ts'
+import type { Log } from '../log.ts'
+import { emptyDirectory } from './empty.ts'
+import { below, codeOf, entriesOf, moveEntry, openDirectory, openLocked, statOf, unless } from './handles.ts'
+
+const slice = 5_000
+/** Slices of a tree that a container sees and may fill meanwhile. */
+const mostInPlace = 4_000
+
+export type Trash = {
+  /** `parent` is a path that no container can change. Answers when no container sees the entry any more. */
+  discard(parent: string, name: string): Promise<void>
+  /** Takes up the deletion of whatever is in the trash; answers when nothing more can be done. */
+  sweep(): Promise<void>
+  close(): Promise<void>
+}
+
+export function createTrash({ directory, log }: { directory: string; log: Log }): Trash {
+  const ended = new AbortController()
+  const { signal } = ended
+  /** Directories of the trash into which a tree is being moved: empty for the moment, and not to be removed. */
+  const filling = new Set<string>()
+  let working: Promise<void> | undefined
+  let again = false
+
+  /** Where the trash is on another file system: by the same handles, but in sight of the container. */
+  async function discardInPlace(parent: FileHandle, name: string): Promise<void> {
+    const path = below(parent, name)
+    const stats = await statOf(path)
+    if (!stats) return
+    if (!stats.isDirectory()) return await unlink(path)
+    const tree = await openLocked(path, 0o700)
+    try {
+      for (
+        let left = mostInPlace;
+        (await emptyDirectory(tree, { steps: slice, signal })) === 'more';
+        left--
+      ) {
+        signal.throwIfAborted()
+        if (left === 0)
+          throw new Fault('conflict', `"${name}" grows while it is deleted`, {
+            hint: 'stop the container first',
+          })
+      }
+    } finally {
+      await tree.close()
+    }
+    await rmdir(path)
+  }
+
+  async function discard(from: string, name: string): Promise<void> {
+    const parent = await unless(openDirectory(from), ['ENOENT'], undefined)
+    if (!parent) return
+    const key = randomBytes(12).toString('hex')
+    const bin = join(directory, key)
+    filling.add(key)
+    try {
+      await mkdir(directory, { recursive: true, mode: 0o700 })
+      await mkdir(bin, { mode: 0o700 })
+      await moveEntry(below(parent, name), join(bin, 'tree'))
+    } catch (error) {
+      // It is empty, or was never made; else the next sweep removes it.
+      await rmdir(bin).catch(() => undefined)
+      if (codeOf(error) === 'ENOENT') return
+      if (codeOf(error) !== 'EXDEV') throw error
+      return await discardInPlace(parent, name)
+    } finally {
+      filling.delete(key)
+      await parent.close()
+    }
+    void sweep()
+  }
+
+  /** True when it is gone. */
+  async function work(root: FileHandle, name: Buffer): Promise<boolean> {
+    const bin = await openLocked(below(root, name), 0o700)
+    try {
+      if ((await emptyDirectory(bin, { steps: slice, signal })) === 'more') return false
+    } finally {
+      await bin.close()
+    }
+    await rmdir(below(root, name))
+    return true
+  }
+
+  async function round(root: FileHandle, stuck: Set<string>): Promise<boolean> {
+    let more = false
+    for await (const { name } of entriesOf(root)) {
+      if (signal.aborted) return false
+      const key = name.toString('latin1')
+      if (stuck.has(key) || filling.has(key)) continue
+      try {
+        if (!(await work(root, name))) more = true
+      } catch (error) {
+        stuck.add(key)
+        log.warn('failed to delete a tree from the trash, retrying with the next sweep', {
+          path: join(directory, key),
+          error: messageOf(error),
+        })
+      }
+    }
+    return more
+  }
+
+  async function workAll(): Promise<void> {
+    const root = await unless(openDirectory(directory), ['ENOENT'], undefined)
+    if (!root) return
+    try {
+      const stuck = new Set<string>()
+      do {
+        again = false
+        while (await round(root, stuck));
+      } while (again && !signal.aborted)
+    } finally {
+      await root.close()
+    }
+  }
+
+  function sweep(): Promise<void> {
+    again = true
+    working ??= workAll()
+      .catch((error: unknown) =>
+        log.warn('failed to empty the trash', { path: directory, error: messageOf(error) }),
+      )
+      .finally(() => {
+        working = undefined
+      })
+    return working
+  }
+
+  return {
+    discard,
+    sweep,
+    async close() {
+      ended.abort()
+      await working
+    },
+  }
+}

@@ -1,0 +1,154 @@
+// Mounts that ignore set-user-id bits and devices. The engine's bind mounts cannot be given `nosuid,nodev`, but a bind
+// mount inherits the flags of the mount in which its source lies. So a server that is root next to its engine mounts
+// the directories which containers get a second time, at a place of its own and with these flags, and containers get
+// them from there. A read-only bind mount of the engine would lose the flags again, so what is read-only is mounted
+// read-only here. Where that cannot be had, containers get the directories themselves.
+import { mkdir, readFile, rmdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { messageOf } from '../fault.ts'
+import type { Log } from '../log.ts'
+import { runCommand } from './command.ts'
+import { digest } from './names.ts'
+import type { ContainerSpec } from './runtime.ts'
+
+export type Stage = {
+  /** As the container is to be made: with the staged directories, or unchanged while they cannot be had. */
+  apply(spec: ContainerSpec): ContainerSpec
+  /** Looks again whether everything is mounted as it should be, and mounts what is not. */
+  check(): Promise<void>
+  /** The engine does not see what we mount: it has another view of the file system. */
+  disable(reason: string): void
+  /** The path behind a staged one. */
+  original(path: string): string
+  close(): Promise<void>
+}
+
+type Directory = { source: string; target: string; read_only: boolean }
+
+export const noStage: Stage = {
+  apply: (spec) => spec,
+  check: async () => undefined,
+  disable: () => undefined,
+  original: (path) => path,
+  close: async () => undefined,
+}
+
+/** Where the directories of a home are mounted. Outside of it, so that nothing which walks the home finds them twice. */
+export const stagePath = (home: string): string => `/run/oubliette-${digest(home).slice(0, 12)}`
+
+const within = (path: string, directory: string): boolean =>
+  path === directory || path.startsWith(`${directory}/`)
+
+/** The kernel writes spaces and the like as octal numbers. */
+const unescaped = (text: string): string =>
+  text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)))
+
+/** The flags of the mount at a path, or undefined if there is none. The last one counts: it lies above the others. */
+export function mountFlags(mountinfo: string, path: string): string[] | undefined {
+  const lines = mountinfo.split('\n').map((line) => line.split(' '))
+  return lines.findLast((fields) => unescaped(fields[4] ?? '') === path)?.[5]?.split(',')
+}
+
+export async function createStage(options: {
+  home: string
+  /** Directories of the home that containers get, or get parts of. */
+  directories: { name: string; read_only: boolean }[]
+  log: Log
+}): Promise<Stage> {
+  const { home, log } = options
+  const root = stagePath(home)
+  const directories = options.directories.map(
+    ({ name, read_only }): Directory => ({
+      source: join(home, name),
+      target: join(root, name),
+      read_only,
+    }),
+  )
+  let usable = false
+  let disabled = false
+  let checking: Promise<void> | undefined
+
+  const unmount = (path: string) => runCommand('umount', ['-l', path])
+
+  async function isMounted({ source, target, read_only }: Directory): Promise<boolean> {
+    const flags = mountFlags(await readFile('/proc/self/mountinfo', 'utf8'), target)
+    const wanted = ['nosuid', 'nodev', read_only ? 'ro' : 'rw']
+    if (!flags || !wanted.every((flag) => flags.includes(flag))) return false
+    const [here, there] = await Promise.all([stat(source), stat(target)])
+    return here.ino === there.ino && here.dev === there.dev
+  }
+
+  async function mount(directory: Directory): Promise<void> {
+    const { source, target, read_only } = directory
+    await mkdir(root, { recursive: true, mode: 0o700 })
+    await mkdir(source, { recursive: true })
+    await mkdir(target, { recursive: true })
+    if (await isMounted(directory)) return
+    if (mountFlags(await readFile('/proc/self/mountinfo', 'utf8'), target)) await unmount(target)
+    await runCommand('mount', ['--bind', source, target])
+    // The first call ignores flags other than `bind`.
+    const flags = `remount,bind,nosuid,nodev${read_only ? ',ro' : ''}`
+    await runCommand('mount', ['-o', flags, target])
+    if (!(await isMounted(directory))) throw new Error(`${target} is mounted without the flags asked for`)
+  }
+
+  async function mountAll(): Promise<void> {
+    try {
+      for (const directory of directories)
+        if (!usable || !(await isMounted(directory))) await mount(directory)
+      usable = true
+    } catch (error) {
+      disable(messageOf(error))
+    }
+  }
+
+  /** Starts at the same time share one look: two would mount twice. */
+  async function check(): Promise<void> {
+    if (disabled || process.getuid?.() !== 0) return
+    checking ??= mountAll().finally(() => {
+      checking = undefined
+    })
+    await checking
+  }
+
+  function disable(reason: string): void {
+    usable = false
+    disabled = true
+    log.warn('cannot mount directories nosuid,nodev for containers', { reason })
+  }
+
+  await check()
+  return {
+    check,
+    disable,
+    apply(spec) {
+      if (!usable) return spec
+      const mounts = spec.mounts.map((one) => {
+        const directory = directories.find(({ source }) => within(one.source, source))
+        if (!directory || (one.read_only && !directory.read_only)) return one
+        const source = directory.target + one.source.slice(directory.source.length)
+        return { ...one, source, read_only: false }
+      })
+      return { ...spec, mounts }
+    },
+    original(path) {
+      const directory = directories.find(({ target }) => within(path, target))
+      return directory ? directory.source + path.slice(directory.target.length) : path
+    },
+    /** Running containers keep what they have: their mounts are their own. */
+    async close() {
+      if (!usable) return
+      usable = false
+      try {
+        for (const { target } of directories) {
+          await unmount(target)
+          await rmdir(target)
+        }
+        await rmdir(root)
+      } catch (error) {
+        // The next start uses or replaces what is left.
+        log.warn('failed to unmount directories of containers', { path: root, reason: messageOf(error) })
+      }
+    },
+  }
+}

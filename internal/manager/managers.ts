@@ -26,6 +26,7 @@ import { createLimits } from './limits.ts'
 import type { Committed } from './log-writer.ts'
 import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
+import { createGrants } from './project-grants.ts'
 import { createProjects } from './projects.ts'
 import { createReconcile } from './reconcile.ts'
 import type { ScheduledCall } from './schedule-run.ts'
@@ -36,7 +37,7 @@ import { createIdentities, type Identity } from './session-identity.ts'
 import { createSessionWait } from './session-wait.ts'
 import { createSessions } from './sessions.ts'
 import { createSupervision } from './supervision.ts'
-import { createTokens } from './tokens.ts'
+import { createTokens, tellTokenChange } from './tokens.ts'
 import { createUnsupervised } from './unsupervised.ts'
 import { createWake } from './wake.ts'
 import { createWorkspaces } from './workspaces.ts'
@@ -50,8 +51,8 @@ export type ManagersDeps = {
   runtime: Runtime
   client: ClientInContainer
   log: Log
-  /** Tokens went away together with a project. */
-  forgetTokens: () => void
+  /** What is remembered of tokens, or of those that were minted through these sessions. */
+  forgetTokens: (session_ids?: ReadonlySet<string>) => void
   /** What droids may call; it ends in the one door, which stands above. */
   droid: DroidSide<Identity>['droid']
   /** What schedules may call; it ends in the same door. */
@@ -88,7 +89,11 @@ export function createManagers(deps: ManagersDeps) {
   const keys = createSessionKeys(sessionSecret(deps.home))
   const uid = config.container_uid ?? (process.getuid?.() || 1000)
   const owner = { uid, gid: uid }
-  const identities = createIdentities({ store, keys })
+  const identities = createIdentities({ store, keys, forgetTokens: deps.forgetTokens })
+  const forget = (): void => {
+    deps.forgetTokens()
+    identities.forget()
+  }
   const events = createEventLog({
     store,
     wake,
@@ -108,8 +113,15 @@ export function createManagers(deps: ManagersDeps) {
 
   const projects = createProjects({
     ...common,
+    regrant: createGrants({
+      ...common,
+      forget: async () => {
+        forget()
+        await tellTokenChange(store)
+      },
+    }).change,
     beforeDelete: [async (project_id) => await relay.close(project_id)],
-    afterDelete: [deps.forgetTokens],
+    afterDelete: [forget],
   })
   const workspaces = createWorkspaces({
     ...common,
@@ -252,7 +264,7 @@ export function createManagers(deps: ManagersDeps) {
     scheduler,
     audit,
     reconcile,
-    tokens: createTokens({ store, requireProject: projects.require, forget: deps.forgetTokens }),
+    tokens: createTokens({ store, requireProject: projects.require, forget }),
     changes: createChanges(workspaces),
     options: createOptions({ config, credentials, runtime }),
     limits: createLimits({ store, config, projects, sessions }),

@@ -19,7 +19,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     create function revoke_below_token() returns trigger language plpgsql as $$
     begin
       update tokens set revoked_at = now() where parent_token_id = old.id and revoked_at is null;
-      perform pg_notify('oubliette_tokens', old.id);
+      -- Streams of a token that is revoked are closed. One that goes with its project may be what asked for the delete, and
+      -- still waits for the answer: no id, so that servers only forget what they remember.
+      perform pg_notify('oubliette_tokens', case tg_op when 'DELETE' then '' else old.id end);
       return null;
     end $$`.execute(db)
   await sql`

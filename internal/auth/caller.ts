@@ -9,6 +9,10 @@ export type Caller = {
   scope: Scope
   /** The token at the root of it all; what is revoked when it is revoked. */
   token_id: string | null
-  /** Set for the keys of sessions. */
+  /** Set for the key of a session, and for a token that was minted through one. */
   session_id?: string
+  /** Set for the key of a session: the project in whose container it runs. */
+  inside_project_id?: string
+  /** When the credential stops being valid; ISO 8601. */
+  expires_at?: string
 }

@@ -17,6 +17,7 @@ export type TokenRow = {
   hash: Buffer
   expires_at: string | null
   revoked_at: string | null
+  parent_session_id: string | null
 }
 
 /** The door's view of the token table; the store implements it. */
@@ -56,12 +57,22 @@ export function createTokenCheck(source: TokenSource) {
     if (row.revoked_at) throw refuse('the token was revoked')
     if (row.expires_at && Date.parse(row.expires_at) <= Date.now()) throw refuse('the token has expired')
     source.used(row.id)
-    return { kind: 'token', id: row.id, name: row.name, scope: parseScope(row.scope), token_id: row.id }
+    return {
+      kind: 'token',
+      id: row.id,
+      name: row.name,
+      scope: parseScope(row.scope),
+      token_id: row.id,
+      ...(row.expires_at ? { expires_at: row.expires_at } : {}),
+      ...(row.parent_session_id ? { session_id: row.parent_session_id } : {}),
+    }
   }
 
-  function forget(): void {
+  /** All of them, or those that were minted through one of these sessions. */
+  function forget(session_ids?: ReadonlySet<string>): void {
     forgotten += 1
-    known.clear()
+    for (const [key, { row }] of known)
+      if (!session_ids || (row.parent_session_id && session_ids.has(row.parent_session_id))) known.delete(key)
   }
 
   return { check, forget }

@@ -1,4 +1,5 @@
-// What droids ask before they act. A request is a row and an event; whoever decides first decides.
+// What droids ask before they act. A request is a row and an event; whoever decides first decides. A session decides for
+// its own descendants alone: otherwise it would answer itself, or have another session of its tree answer.
 import type { Caller } from '../auth/caller.ts'
 import { Fault, unknown } from '../fault.ts'
 import { type ApprovalRow, approvalById, decideApproval, listApprovals } from '../store/approvals.ts'
@@ -35,8 +36,18 @@ export function createApprovals(deps: {
     return row
   }
 
+  async function requireMayDecide({ session_id }: Caller, asked: ApprovalRow): Promise<void> {
+    if (!session_id) return
+    const below = (await sessions.family(session_id)).filter((id) => id !== session_id)
+    if (!below.includes(asked.session_id))
+      throw new Fault('forbidden', `approval ${asked.id} is not of a session below yours`, {
+        hint: 'a session decides only what its own descendants ask; let a person or another token decide',
+      })
+  }
+
   async function decide(caller: Caller, id: string, decision: 'allow' | 'deny', reason: string | undefined) {
     const asked = await require(id)
+    await requireMayDecide(caller, asked)
     const decided = await sessions.change(asked.session_id, async (trx, row, write) => {
       const status = decision === 'allow' ? 'allowed' : 'denied'
       const done = await decideApproval(trx, id, { status, reason: reason ?? null, decided_by: caller.id })

@@ -3,6 +3,7 @@ import type { Config } from '../config.ts'
 import { unknown } from '../fault.ts'
 import type { Store } from '../store/open.ts'
 import { projectUsage, treeUsage } from '../store/sessions.ts'
+import { changeableBy } from './project-boundaries.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
 import type { Sessions } from './sessions.ts'
 
@@ -12,7 +13,8 @@ export function createLimits(deps: { store: Store; config: Config; projects: Pro
     const limits = effectiveLimits(deps.config, await deps.projects.require(project_id))
     const { sessions, active, spawned_last_minute, ...tokens } = await projectUsage(db, project_id)
     const used = { sessions, active_sessions: active, spawns_last_minute: spawned_last_minute, ...tokens }
-    if (!session_id) return { project_id, limits, used, session: null }
+    const changeable = changeableBy()
+    if (!session_id) return { project_id, limits, used, changeable, session: null }
     const row = await deps.sessions.require(session_id)
     if (row.project_id !== project_id) throw unknown('session', session_id)
     const tree = await treeUsage(db, row.root_session_id)
@@ -20,6 +22,7 @@ export function createLimits(deps: { store: Store; config: Config; projects: Pro
       project_id,
       limits,
       used,
+      changeable,
       session: { session_id, depth: row.depth, root_session_id: row.root_session_id, tree },
     }
   }

@@ -80,13 +80,16 @@ export function createLogWriter(deps: { store: Store; onCommit: (committed: Comm
   function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
     // A container speaks only for sessions of its own project.
     if (!open || open.row.project_id !== job.project_id) return { unknown: true }
-    // A droid that was told over by the server needs no second end, least of all when the next one is on its way.
-    const told = (former: boolean) => isOver(open.row.status) || (former && restarting.has(job.session_id))
+    // A droid that was told over by the server needs no second end, least of all when the next one is on its way. Nor
+    // can its container bring it back, and its key with it: only the server starts a session again.
+    const isOverNow = isOver(open.row.status)
+    const isLate = (event: NewEvent, former: boolean) =>
+      (isOverNow && event.type === 'status') || (isEnd(event) && former && restarting.has(job.session_id))
     for (const { seq, former = false, ...event } of job.events) {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue
       open.committed_seq = seq
-      if (!isEnd(event) || !told(former)) open.added.push(event)
+      if (!isLate(event, former)) open.added.push(event)
     }
     return { committed_seq: open.committed_seq }
   }

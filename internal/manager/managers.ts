@@ -28,6 +28,7 @@ import { createLimits } from './limits.ts'
 import type { Committed } from './log-writer.ts'
 import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
+import { createGrants } from './project-grants.ts'
 import { createProjects } from './projects.ts'
 import { createReconcile } from './reconcile.ts'
 import type { ScheduledCall } from './schedule-run.ts'
@@ -38,7 +39,7 @@ import { createIdentities, type Identity } from './session-identity.ts'
 import { createSessionWait } from './session-wait.ts'
 import { createSessions } from './sessions.ts'
 import { createSupervision } from './supervision.ts'
-import { createTokens } from './tokens.ts'
+import { createTokens, tellTokenChange } from './tokens.ts'
 import { createUnsupervised } from './unsupervised.ts'
 import { createWake } from './wake.ts'
 import { createWorkspaces } from './workspaces.ts'
@@ -52,8 +53,8 @@ export type ManagersDeps = {
   runtime: Runtime
   client: ClientInContainer
   log: Log
-  /** Tokens went away together with a project. */
-  forgetTokens: () => void
+  /** What is remembered of tokens, or of those that were minted through these sessions. */
+  forgetTokens: (session_ids?: ReadonlySet<string>) => void
   /** What droids may call; it ends in the one door, which stands above. */
   droid: DroidSide<Identity>['droid']
   /** What schedules may call; it ends in the same door. */
@@ -90,7 +91,11 @@ export function createManagers(deps: ManagersDeps) {
   const keys = createSessionKeys(sessionSecret(deps.home))
   const uid = config.container_uid ?? (process.getuid?.() || 1000)
   const owner = { uid, gid: uid }
-  const identities = createIdentities({ store, keys })
+  const identities = createIdentities({ store, keys, forgetTokens: deps.forgetTokens })
+  const forget = (): void => {
+    deps.forgetTokens()
+    identities.forget()
+  }
   const events = createEventLog({
     store,
     wake,
@@ -125,8 +130,15 @@ export function createManagers(deps: ManagersDeps) {
 
   const projects = createProjects({
     ...common,
+    regrant: createGrants({
+      ...common,
+      forget: async () => {
+        forget()
+        await tellTokenChange(store)
+      },
+    }).change,
     beforeDelete: [async (project_id) => await relay.close(project_id)],
-    afterDelete: [deps.forgetTokens],
+    afterDelete: [forget],
   })
   const workspaces = createWorkspaces({
     ...common,
@@ -271,7 +283,7 @@ export function createManagers(deps: ManagersDeps) {
     scheduler,
     audit,
     reconcile,
-    tokens: createTokens({ store, requireProject: projects.require, forget: deps.forgetTokens }),
+    tokens: createTokens({ store, requireProject: projects.require, forget }),
     changes: createChanges(workspaces),
     options: createOptions({ config, credentials, runtime }),
     limits: createLimits({ store, config, projects, sessions }),

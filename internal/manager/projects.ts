@@ -4,35 +4,26 @@
 import { createHash } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import type { Caller } from '../auth/caller.ts'
+import { formatScope } from '../auth/scope.ts'
 import type { Config, Credential, Limits } from '../config.ts'
 import { Fault, unknown } from '../fault.ts'
 import { defaultWorkspace, newProjectId } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { NetworkMode, Runtime } from '../runtime/runtime.ts'
-import type { Store } from '../store/open.ts'
+import type { Runtime } from '../runtime/runtime.ts'
+import { brokenRule } from '../store/errors.ts'
+import type { Db, Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import * as rows from '../store/projects.ts'
 import { insertWorkspace } from '../store/workspaces.ts'
 import type { Directories } from './directories.ts'
 import type { Layout } from './layout.ts'
+import { type ProjectChange, parseGrant, requireMayChange, requireMayGrant } from './project-boundaries.ts'
 import type { Serial } from './serial.ts'
 
-export type ProjectFields = {
+export type ProjectFields = Partial<ProjectChange> & {
   name: string
-  description?: string
-  container_type?: string
-  image?: string | null
-  droid?: string | null
-  model?: string | null
   remote_url?: string | null
   init_git?: boolean
-  workspace_isolation?: boolean
-  protected_paths?: string[]
-  network?: NetworkMode
-  limits?: Partial<Limits>
-  disabled_tools?: string[]
-  mcp_servers?: string[]
-  credential_refs?: string[]
 }
 
 export type ProjectsDeps = {
@@ -44,6 +35,8 @@ export type ProjectsDeps = {
   directories: Directories
   serial: Serial
   log: Log
+  /** Writes a change of the grant when nothing stands against it. */
+  regrant: (project_id: string, grant: string | null, write: (trx: Db) => Promise<void>) => Promise<void>
   /** Called before anything of a project is removed. */
   beforeDelete: ((project_id: string) => Promise<void>)[]
   afterDelete: (() => void)[]
@@ -76,6 +69,7 @@ export function createProjects(deps: ProjectsDeps) {
       disabled_tools: row.disabled_tools,
       mcp_servers: row.mcp_servers,
       credential_refs: row.credential_refs,
+      api_scope_grant: row.api_scope_grant,
       default_workspace_id: defaultWorkspace as string,
       container: {
         wanted: row.wanted,
@@ -118,6 +112,17 @@ export function createProjects(deps: ProjectsDeps) {
       })
   }
 
+  /** As it is stored. */
+  async function grantIn(
+    grant: string | null | undefined,
+    project_id?: string,
+  ): Promise<string | null | undefined> {
+    if (typeof grant !== 'string') return grant
+    const scope = parseGrant(grant, project_id)
+    if (scope.kind === 'project') await require(scope.project_id)
+    return formatScope(scope)
+  }
+
   /** Where a droid is installed, if it says so. */
   async function typeFor(droid: string): Promise<string> {
     const wanted = config.droids[droid]?.image
@@ -140,6 +145,8 @@ export function createProjects(deps: ProjectsDeps) {
       container_type: fields.container_type ?? (await typeFor(fields.droid ?? config.default_droid)),
     }
     await check(settled)
+    requireMayGrant(caller, null, fields.api_scope_grant)
+    const api_scope_grant = (await grantIn(fields.api_scope_grant)) ?? null
     const id = newProjectId()
     const at = new Date().toISOString()
     try {
@@ -161,6 +168,7 @@ export function createProjects(deps: ProjectsDeps) {
           disabled_tools: JSON.stringify(fields.disabled_tools ?? []),
           mcp_servers: JSON.stringify(fields.mcp_servers ?? []),
           credential_refs: JSON.stringify(fields.credential_refs ?? []),
+          api_scope_grant,
           created_by: caller.id,
           idempotency_key,
           idempotency_hash: idempotency_key === null ? null : hash,
@@ -200,21 +208,34 @@ export function createProjects(deps: ProjectsDeps) {
     })
   }
 
-  async function update(project_id: string, change: Partial<ProjectFields>) {
+  async function update(caller: Caller, project_id: string, given: Partial<ProjectChange>) {
     const row = await require(project_id)
-    await check({ ...change, network: change.network ?? row.network })
+    const change = { ...given, api_scope_grant: await grantIn(given.api_scope_grant, project_id) }
     const { protected_paths, limits, disabled_tools, mcp_servers, credential_refs, ...plain } = change
-    try {
-      await rows.updateProject(db, project_id, {
+    const permit = (before: rows.ProjectRow) =>
+      requireMayChange(caller, { ...before, limits: effectiveLimits(config, before) }, change)
+    permit(row)
+    await check({ ...change, network: change.network ?? row.network })
+    const write = async (trx: Db) => {
+      const before = await rows.lockProject(trx, project_id)
+      if (!before || before.deleting_at) throw unknown('project', project_id)
+      // Again: what was tight enough before may be loose by now.
+      permit(before)
+      await rows.updateProject(trx, project_id, {
         ...plain,
         ...(protected_paths && { protected_paths: JSON.stringify(protected_paths) }),
-        ...(limits && { limits: JSON.stringify({ ...row.limits, ...limits }) }),
+        ...(limits && { limits: JSON.stringify({ ...before.limits, ...limits }) }),
         ...(disabled_tools && { disabled_tools: JSON.stringify(disabled_tools) }),
         ...(mcp_servers && { mcp_servers: JSON.stringify(mcp_servers) }),
         ...(credential_refs && { credential_refs: JSON.stringify(credential_refs) }),
       })
+    }
+    const grant = change.api_scope_grant
+    try {
+      if (grant !== undefined && grant !== row.api_scope_grant) await deps.regrant(project_id, grant, write)
+      else await store.transact(write)
     } catch (error) {
-      if (error instanceof Fault && error.kind === 'conflict')
+      if (error instanceof Fault && error.kind === 'conflict' && brokenRule(error) === 'projects_name')
         throw new Fault('conflict', `there is a project named "${change.name}"`, { cause: error })
       throw error
     }
@@ -252,6 +273,7 @@ export function createProjects(deps: ProjectsDeps) {
     remove,
     require,
     get: async (project_id: string) => shown(await require(project_id)),
+    grantOf: async (project_id: string) => await rows.grantOf(db, project_id),
   }
 }
 export type Projects = ReturnType<typeof createProjects>

@@ -8,7 +8,13 @@ import { newRequestId } from '../ids.ts'
 import type { Log } from '../log.ts'
 import type { Store } from '../store/open.ts'
 import type { RunRow, RunStart } from '../store/schedule-runs.ts'
-import { pinnedSession, pinSession, type ScheduleRow, scheduleById, tokenCounts } from '../store/schedules.ts'
+import {
+  pinnedSession,
+  pinSession,
+  principalCounts,
+  type ScheduleRow,
+  scheduleById,
+} from '../store/schedules.ts'
 import { type Ending, endingOf } from './schedule-outcome.ts'
 import { createSerial } from './serial.ts'
 
@@ -127,8 +133,8 @@ export function createRunner(deps: RunnerDeps) {
   /** It was claimed long ago, perhaps: why it may not start any more. */
   async function refusal(row: ScheduleRow): Promise<string | undefined> {
     if (row.disabled_reason !== null) return row.disabled_reason
-    const counts = await tokenCounts(store.db, row.token_id, new Date(now()).toISOString())
-    return counts ? undefined : `its token ${row.token_id} was revoked or has expired`
+    const counts = await principalCounts(store.db, row, new Date(now()).toISOString())
+    return counts ? undefined : `its token ${row.token_id} was revoked or has expired, or its session is over`
   }
 
   /**

@@ -2,6 +2,7 @@
 // was then, and only as long as that token counts. When it runs is the scheduler's business, which is told of every
 // change.
 import type { Caller } from '../auth/caller.ts'
+import { isWithin } from '../auth/grant.ts'
 import { formatScope, parseScope, sees } from '../auth/scope.ts'
 import { Fault, unknown } from '../fault.ts'
 import { newScheduleId } from '../ids.ts'
@@ -10,6 +11,7 @@ import type { PageRequest } from '../store/page.ts'
 import { cancelQueued, deleteRunsBefore, lastRuns, listRuns } from '../store/schedule-runs.ts'
 import * as rows from '../store/schedules.ts'
 import type { RunStatus } from '../store/schema.ts'
+import { holdSession } from '../store/sessions.ts'
 import type { Projects } from './projects.ts'
 import { checkTiming, nextTime, nextTimes, type Timing } from './schedule-cron.ts'
 import { shownRun, shownSchedule } from './schedule-shown.ts'
@@ -35,7 +37,7 @@ type Deps = {
   store: Store
   projects: Pick<Projects, 'require'>
   workspaces: Pick<Workspaces, 'resolve'>
-  sessions: Pick<Sessions, 'droidOf'>
+  sessions: Pick<Sessions, 'droidOf' | 'requireMaySpawn'>
   scheduler: Pick<Scheduler, 'changed' | 'trigger'>
   history_days: number
   now?: () => number
@@ -49,11 +51,18 @@ const plain = ({ project_id, workspace_id }: WantedTarget): rows.Target => ({
   workspace_id: workspace_id ?? null,
 })
 
+/** What a session makes for its own project stays; what it makes with more than that ends with it. */
 const principalOf = (caller: Caller) => ({
   scope: formatScope(caller.scope),
   token_id: caller.token_id,
+  session_id: isWithin(caller.scope, caller.inside_project_id) ? null : (caller.session_id ?? null),
   created_by: caller.id,
 })
+
+async function holdPrincipal(trx: Db, { session_id }: { session_id: string | null }): Promise<void> {
+  if (session_id !== null && !(await holdSession(trx, session_id)))
+    throw new Fault('conflict', `session ${session_id} is over and schedules nothing more`)
+}
 
 export function createSchedules(deps: Deps) {
   const { store, projects, scheduler, now = Date.now } = deps
@@ -65,8 +74,9 @@ export function createSchedules(deps: Deps) {
     return row
   }
 
-  /** Every target is there, can run the droid, and is open to the scope that the runs will have. */
+  /** Every target is there, can run the droid, and is open to the scope that the runs will have, and to who asks. */
   async function checkTargets(
+    caller: Caller,
     targets: rows.Target[],
     droid: string | null,
     principal: { scope: string; created_by: string },
@@ -78,7 +88,8 @@ export function createSchedules(deps: Deps) {
           hint: `it runs with the scope ${principal.scope} of who made it`,
         })
       const project = await projects.require(target.project_id)
-      if (droid !== null) deps.sessions.droidOf(project, droid)
+      if (droid !== null || caller.session_id)
+        await deps.sessions.requireMaySpawn(caller, deps.sessions.droidOf(project, droid ?? undefined))
       if (target.workspace_id !== null)
         await deps.workspaces.resolve({ id: principal.created_by }, target.project_id, {
           workspace_id: target.workspace_id,
@@ -100,10 +111,11 @@ export function createSchedules(deps: Deps) {
     const targets = wanted.map(plain)
     const principal = principalOf(caller)
     checkTiming(rest, now())
-    await checkTargets(targets, droid, principal)
+    await checkTargets(caller, targets, droid, principal)
     const id = newScheduleId()
     const at = iso(now())
     await store.transact(async (trx) => {
+      await holdPrincipal(trx, principal)
       const row = { ...rest, ...principal, id, droid, disabled_reason: null, created_at: at, updated_at: at }
       await rows.insertSchedule(trx, { ...row, next_run_at: firstRun(rest, rest.enabled) }, targets)
       await scheduler.changed(id, trx)
@@ -144,13 +156,15 @@ export function createSchedules(deps: Deps) {
     const { targets: wanted, ...fields } = change
     const before = await require(id)
     const droid = fields.droid === undefined ? before.droid : fields.droid
-    // Whoever enables a schedule whose token counts no more puts himself in that token's place.
-    const adopts = fields.enabled === true && !(await rows.tokenCounts(db, before.token_id, iso(now())))
+    // Whoever enables a schedule whose token or session counts no more puts himself in its place.
+    const adopts = fields.enabled === true && !(await rows.principalCounts(db, before, iso(now())))
     const principal = adopts ? principalOf(caller) : undefined
     checkTiming({ ...before, ...fields }, now())
-    if (wanted || principal || droid !== before.droid)
-      await checkTargets(wanted?.map(plain) ?? (await rows.targetsOf(db, [id])), droid, principal ?? before)
+    const targets = wanted?.map(plain) ?? (await rows.targetsOf(db, [id]))
+    if (wanted || principal || caller.session_id || droid !== before.droid)
+      await checkTargets(caller, targets, droid, principal ?? before)
     await store.transact(async (trx) => {
+      if (principal) await holdPrincipal(trx, principal)
       const row = await require(id, trx)
       const after = { ...row, ...fields }
       const retimed = (['enabled', 'cron_expr', 'time_zone'] as const).some((key) => after[key] !== row[key])

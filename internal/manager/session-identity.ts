@@ -1,11 +1,12 @@
 // Who speaks through a container's socket: the session whose key it is, in the project whose socket it is. A key dies
-// with its session and with the token that spawned it.
+// with its session, with the token that spawned it, and with the grant of its project where it needs one.
 import type { Caller } from '../auth/caller.ts'
+import { isGranted } from '../auth/grant.ts'
 import { parseScope, type Scope } from '../auth/scope.ts'
 import { type SessionKeys, sessionKeyPattern } from '../auth/session-keys.ts'
 import { Fault } from '../fault.ts'
 import type { Store } from '../store/open.ts'
-import { isOver, type KeyHolder, sessionByKeyHash } from '../store/sessions.ts'
+import { actsNoMore, type KeyHolder, sessionByKeyHash } from '../store/sessions.ts'
 import type { Committed } from './log-writer.ts'
 
 export type Identity = {
@@ -24,7 +25,12 @@ const rememberAtMost = 10_000
 /** Another server may end the session or revoke the token; what happens here is known at once. */
 const rememberMs = 1_000
 
-type Deps = { store: Store; keys: SessionKeys }
+type Deps = {
+  store: Store
+  keys: SessionKeys
+  /** Tokens that were minted through these sessions. */
+  forgetTokens: (session_ids: ReadonlySet<string>) => void
+}
 type Look = (key: string) => Promise<KeyHolder | undefined>
 
 const lookUp =
@@ -38,21 +44,35 @@ export function identify(deps: Deps, look = lookUp(deps)) {
     // A key of another container's session is no key here.
     if (!row || row.project_id !== project_id)
       throw new Fault('unauthenticated', 'the session key is not known')
-    if (isOver(row.status)) throw new Fault('unauthenticated', 'the session of this key is over')
+    if (actsNoMore(row)) throw new Fault('unauthenticated', 'the session of this key is over')
     if (row.token_revoked_at || (row.token_expires_at && Date.parse(row.token_expires_at) <= Date.now()))
       throw new Fault(
         'unauthenticated',
         'the token that spawned the session of this key is not valid any more',
       )
+    const scope = row.api_scope ? parseScope(row.api_scope) : null
+    if (scope && !isGranted(row.api_scope_grant, project_id, scope))
+      throw new Fault('unauthenticated', `api_scope ${row.api_scope} is not granted to the project any more`)
     const { id, token_id, droid } = row
+    const expires_at = [row.token_expires_at, row.key_expires_at].filter((time) => time !== null).sort()[0]
+    const expired = expires_at !== undefined && Date.parse(expires_at) <= Date.now()
     return {
       session_id: id,
       project_id,
       workspace_id: row.workspace_id,
       token_id,
       disabled_tools: row.disabled_tools,
-      scope: row.api_scope ? parseScope(row.api_scope) : null,
-      caller: (scope) => ({ kind: 'session', id, name: droid, scope, token_id, session_id: id }),
+      scope: expired ? null : scope,
+      caller: (scope) => ({
+        kind: 'session',
+        id,
+        name: droid,
+        scope,
+        token_id,
+        session_id: id,
+        inside_project_id: project_id,
+        ...(expires_at ? { expires_at } : {}),
+      }),
     }
   }
 }
@@ -78,13 +98,14 @@ export function createIdentities(deps: Deps) {
 
   return {
     identify: identify(deps, remembered),
-    /** A session that is over, or starts again with another key. */
+    /** A session that is over or is being ended, or starts again with another key. */
     onCommit({ rows }: Committed) {
       const turned = new Set(
-        rows.filter(({ status }) => isOver(status) || status === 'starting').map(({ id }) => id),
+        rows.filter((row) => actsNoMore(row) || row.status === 'starting').map(({ id }) => id),
       )
       if (turned.size === 0) return
       changes += 1
+      deps.forgetTokens(turned)
       for (const [key, { holder }] of known) if (turned.has(holder.id)) known.delete(key)
     },
     forget() {

@@ -16,6 +16,7 @@ import { type CallerRequests, shownRequest } from './caller-requests.ts'
 import type { CallerTools, Declaration } from './caller-tools.ts'
 import type { EventLog } from './event-log.ts'
 import type { Projects } from './projects.ts'
+import { excess } from './session-bounds.ts'
 import { createSessionChange, status } from './session-change.ts'
 import { createSessionEnds } from './session-ends.ts'
 import { fits, requireMaySpeak } from './session-taking-up.ts'
@@ -147,7 +148,7 @@ export function createSessions(deps: SessionsDeps) {
       if (!rows.isOver(row.status)) {
         if (row.end_requested_at)
           throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
-        await write([said])
+        await write([said], renewed(caller, row))
         await insertCommand(trx, { ...common, kind: 'prompt', payload })
         return place
       }
@@ -155,7 +156,10 @@ export function createSessions(deps: SessionsDeps) {
         throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
           hint: 'session spawn starts a new one',
         })
-      await write([status('starting', { reason: 'resumed by a message' }), said], rekeyed(row))
+      await write([status('starting', { reason: 'resumed by a message' }), said], {
+        ...rekeyed(row),
+        ...renewed(caller, row),
+      })
       await insertCommand(trx, { ...common, kind: 'start', payload: { turn: payload, resume: true } })
       return place
     })
@@ -163,6 +167,10 @@ export function createSessions(deps: SessionsDeps) {
     deps.soon(project_id)
     return { session_id, turn_id, since_index, spawned: false }
   }
+
+  /** Whoever spawned it comes with a newer credential: what its key may do lasts as long as that. */
+  const renewed = ({ id, expires_at }: Caller, row: rows.SessionRow): rows.SessionChange =>
+    row.key_expires_at !== null && row.created_by === id ? { key_expires_at: expires_at ?? null } : {}
 
   const rekeyed = (row: rows.SessionRow): rows.SessionChange => ({
     key_generation: row.key_generation + 1,
@@ -242,10 +250,19 @@ export function createSessions(deps: SessionsDeps) {
     return { sessions: await described(items), next_cursor }
   }
 
+  /** Of what others spawn at its wish, a schedule for one: a session must not get around its own bounds like that. */
+  async function requireMaySpawn({ session_id }: Caller, droid: string): Promise<void> {
+    if (!session_id) return
+    const plain = { autonomy_level: deps.config.default_autonomy, tools_allowed: [], tools_disallowed: [] }
+    const more = excess(await require(session_id), { droid, ...plain })
+    if (more) throw new Fault('forbidden', `the sessions of the schedule could do more than yours: ${more}`)
+  }
+
   return {
     start,
     address,
     restart,
+    requireMaySpawn,
     list,
     require,
     change,

@@ -1,6 +1,7 @@
 // Making a session: limits are counted and the session, the hash of its key, its first events and the command to start
 // it are written in one transaction. A refused spawn has started nothing; a crash after the commit loses nothing.
 import type { Caller } from '../auth/caller.ts'
+import { holdsEverything, isGranted, mayAct } from '../auth/grant.ts'
 import { covers, formatScope, parseScope } from '../auth/scope.ts'
 import type { SessionKeys } from '../auth/session-keys.ts'
 import type { Config, Credential, Limits } from '../config.ts'
@@ -10,7 +11,7 @@ import type { Attachment } from '../relay/protocol.ts'
 import { commandInsertion, newCommandId } from '../store/commands.ts'
 import { logLock, type NewEvent } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
-import type { ProjectWithContainer } from '../store/projects.ts'
+import { grantOf, type ProjectWithContainer } from '../store/projects.ts'
 import {
   isOver,
   projectUsage,
@@ -22,7 +23,9 @@ import {
 import type { CallerTools, Declaration } from './caller-tools.ts'
 import { writeEvents } from './log-writer.ts'
 import { providerOf } from './model-use.ts'
+import { lacksGrant } from './project-boundaries.ts'
 import { effectiveLimits } from './projects.ts'
+import { boundsOfChild } from './session-bounds.ts'
 import { createSpawnTurns } from './spawn-turns.ts'
 
 export type Turn = { text: string; attachments?: Attachment[] }
@@ -94,13 +97,29 @@ async function reserve(
     )
 }
 
-/** What the new session's key may do: what was asked for, and never more than who asks. */
-function scopeFor(caller: Caller, wanted: string | undefined): string | null {
+/**
+ * What the new session's key may do: what was asked for, never more than who asks, and beyond the project only what an
+ * admin granted to it. The lock of the log is held, and who sets a grant takes it too.
+ */
+async function scopeFor(
+  trx: Db,
+  caller: Caller,
+  project_id: string,
+  wanted: string | undefined,
+): Promise<string | null> {
+  if (wanted === undefined && holdsEverything(caller)) return null
+  const grant = await grantOf(trx, project_id)
+  if (!mayAct(caller, project_id, grant)) throw lacksGrant(project_id, grant)
   if (wanted === undefined) return null
   const scope = parseScope(wanted)
+  const name = formatScope(scope)
   if (!covers(caller.scope, scope))
-    throw new Fault('forbidden', `api_scope ${formatScope(scope)} is more than the spawner's own scope`)
-  return formatScope(scope)
+    throw new Fault('forbidden', `api_scope ${name} is more than the spawner's own scope`)
+  if (!isGranted(grant, project_id, scope))
+    throw new Fault('forbidden', `api_scope ${name} is not granted to project ${project_id}`, {
+      hint: `a session may have project:${project_id}; an admin can grant more with project update {"api_scope_grant": "${name}"}`,
+    })
+  return name
 }
 
 async function parentOf(db: Db, { session_id }: Caller): Promise<SessionRow | undefined> {
@@ -145,7 +164,6 @@ export function createSpawn(deps: {
     const droid = droidOf(project, fields.droid)
     // A droid without a key is refused here, not in the middle of its first turn.
     providerOf(deps, project, droid)
-    const api_scope = scopeFor(caller, fields.api_scope)
     const limits = effectiveLimits(config, project)
     const command = {
       id: newCommandId(),
@@ -158,17 +176,23 @@ export function createSpawn(deps: {
     }
     const make = async (trx: Db) => {
       const parent = await parentOf(trx, caller)
+      const api_scope = await scopeFor(trx, caller, project.id, fields.api_scope)
+      const bounds = parent
+        ? boundsOfChild(parent, droid, fields)
+        : {
+            droid,
+            autonomy_level: fields.autonomy_level ?? config.default_autonomy,
+            tools_allowed: fields.tools_allowed ?? [],
+            tools_disallowed: fields.tools_disallowed ?? [],
+          }
       await reserve(trx, project.id, limits, parent)
       const fresh: SessionRow = {
         id,
         project_id: project.id,
         workspace_id,
-        droid,
+        ...bounds,
         model: fields.model ?? project.model,
         reasoning_level: fields.reasoning_level ?? null,
-        autonomy_level: fields.autonomy_level ?? config.default_autonomy,
-        tools_allowed: fields.tools_allowed ?? [],
-        tools_disallowed: fields.tools_disallowed ?? [],
         status: 'starting',
         reason: null,
         requires: [],
@@ -180,6 +204,7 @@ export function createSpawn(deps: {
         source: fields.source ?? null,
         external_id: fields.external_id ?? null,
         api_scope,
+        key_expires_at: caller.expires_at ?? null,
         key_hash: keys.hashOf(keys.keyOf(id, 1)),
         key_generation: 1,
         agent_session_id: null,

@@ -1,11 +1,15 @@
 // The one door. Whatever the way in, a call is found, permitted, checked, run and written into the audit here, in
 // this order: may this scope ever use the action; is the input right; which projects does it touch and does the
-// scope see all of them (if not, they do not exist for it); then it runs.
+// scope see all of them (if not, they do not exist for it); does the caller hold what an admin granted to the projects
+// that it writes to; then it runs.
 import { performance } from 'node:perf_hooks'
+import type { Caller } from '../auth/caller.ts'
+import { holdsEverything, mayAct } from '../auth/grant.ts'
 import { couldAllow, sees } from '../auth/scope.ts'
 import { Fault, toFault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { Managers } from '../manager/managers.ts'
+import { lacksGrant } from '../manager/project-boundaries.ts'
 import { checkText, describeProblems } from './check.ts'
 import type { CallContext, Door, Outcome } from './door.ts'
 import { createListing } from './listing.ts'
@@ -60,7 +64,19 @@ async function permit(
   }
   const targets = (Array.isArray(input.targets) ? input.targets : []) as { project_id: string }[]
   for (const { project_id } of targets) look('project', project_id, project_id)
+  if (action.needs === 'project:write') await requireGrants(managers, context.caller, touched)
   return touched
+}
+
+/** Whatever writes to a project can reach into its container, where keys of the granted scope are. */
+async function requireGrants(managers: Managers, caller: Caller, touched: string[]): Promise<void> {
+  if (holdsEverything(caller)) return
+  // What names no project is about the only one that a project's token has.
+  const own = caller.scope.kind === 'project' ? [caller.scope.project_id] : []
+  for (const project_id of new Set(touched.length > 0 ? touched : own)) {
+    const grant = await managers.projects.grantOf(project_id)
+    if (!mayAct(caller, project_id, grant)) throw lacksGrant(project_id, grant)
+  }
 }
 
 const describe = (found: { tool: Tool; name: string }) =>

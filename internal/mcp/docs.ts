@@ -1,6 +1,7 @@
 // docs/tools.md and docs/configuration.md, made of the declarations. `./oubliette docs` writes them, a test compares them.
 import { couldAllow, formatScope, type Need, needs, parseScope, type Scope } from '../auth/scope.ts'
 import { configSchema } from '../config.ts'
+import { boundaries } from '../manager/project-boundaries.ts'
 import { fieldTable, tableLines } from './docs-table.ts'
 import type { Action, Tool } from './tool.ts'
 
@@ -28,6 +29,15 @@ function matrix(tools: Tool[]): string {
       : [[`\`${need}\``, ...scopes.map((scope) => cell(scope, need)), actions.join(', ')]]
   })
   return tableLines([['needs', ...names, 'actions'], Array(scopes.length + 2).fill('---'), ...rows])
+}
+
+function fieldsOfProjects(): string {
+  const rows = Object.entries(boundaries).map(([field, rule]) => [
+    `\`${field}\``,
+    'yes',
+    rule.by === 'tighten' ? `only tighter: ${rule.how}` : rule.by === 'project' ? 'yes' : 'no',
+  ])
+  return tableLines([['field', '`admin`', '`project:X`'], ['---', '---', '---'], ...rows])
 }
 
 function traits(action: Action): string {
@@ -64,6 +74,8 @@ function toolsPage(tools: Tool[]): string[] {
     '## Who may do what',
     "A token has one scope. What its scope can never use is not listed to it; somebody else's project, and all that is in it, is `not_found`.",
     matrix(tools),
+    'What a token may change of a project depends on the field. A session may not set `api_scope_grant`, whatever its scope. In a project that has a grant, everything that needs `project:write` also needs a scope that covers the grant.',
+    fieldsOfProjects(),
     ...tools.flatMap(toolSection),
   ]
 }

@@ -15,7 +15,7 @@ import { tools } from './tools/index.ts'
 
 const noScope = () =>
   new Fault('forbidden', 'this session has no api_scope: it may not use the tools of Oubliette', {
-    hint: 'the spawner can ask for one with api_scope',
+    hint: 'the spawner can ask for one with api_scope; it ends when the credential of the spawner expires',
   })
 
 /** `project` with an `action`, or `project_list`, which is the same; whether it may be used is the door's question. */

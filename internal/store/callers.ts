@@ -83,7 +83,8 @@ export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> 
 export type TouchedSession = Pick<
   SessionRow,
   'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status'
->
+> &
+  Partial<Pick<SessionRow, 'end_requested_at'>>
 
 type Written = TouchedSession & { first_index: number; types: string[]; data: PlacedEvent['data'][] }
 

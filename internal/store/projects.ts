@@ -77,6 +77,21 @@ export async function updateProject(db: Db, id: string, change: Updateable<Proje
     .execute()
 }
 
+/** Locked against other changes until the transaction ends; sessions can still be made in it. */
+export async function lockProject(trx: Db, id: string): Promise<ProjectRow | undefined> {
+  return await trx.selectFrom('projects').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
+}
+
+const grantById = prepared<{ api_scope_grant: string | null }, [id: string]>('project_grant', (db) =>
+  db.selectFrom('projects').select('api_scope_grant').where('id', '=', '').compile(),
+)
+
+/** Null also if there is no such project: that is for others to find. */
+export async function grantOf(db: Db, id: string): Promise<string | null> {
+  const [row] = await grantById(db, id)
+  return row?.api_scope_grant ?? null
+}
+
 export async function markDeleting(db: Db, id: string): Promise<void> {
   await db
     .updateTable('projects')

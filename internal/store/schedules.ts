@@ -3,6 +3,7 @@ import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
 import type { Db } from './open.ts'
 import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
 import type { SchedulesTable, ScheduleTargetsTable } from './schema.ts'
+import { actsNoMore, sessionById } from './sessions.ts'
 
 export type ScheduleRow = Selectable<SchedulesTable>
 export type ScheduleChange = Updateable<SchedulesTable>
@@ -59,6 +60,19 @@ export async function targetsOf(db: Db, schedule_ids: string[]): Promise<TargetR
     .selectAll()
     .where('schedule_id', 'in', schedule_ids)
     .orderBy('id')
+    .execute()
+}
+
+/** Enabled ones with a target in the project. */
+export async function enabledSchedules(db: Db, project_id: string): Promise<ScheduleRow[]> {
+  return await db
+    .selectFrom('schedules')
+    .selectAll()
+    .where('enabled', '=', true)
+    .where(
+      sql<boolean>`exists (select 1 from schedule_targets t where t.schedule_id = schedules.id and t.project_id = ${project_id})`,
+    )
+    .orderBy('created_at')
     .execute()
 }
 
@@ -180,8 +194,16 @@ export async function pinnedSession(db: Db, target_id: number | null): Promise<s
   return row?.session_id ?? null
 }
 
-/** Whether it is there, was not revoked and has not expired. */
-export async function tokenCounts(db: Db, token_id: string | null, now: string): Promise<boolean> {
+/** Whether its token is there, was not revoked and has not expired, and its session is not over. */
+export async function principalCounts(
+  db: Db,
+  { token_id, session_id }: Pick<ScheduleRow, 'token_id' | 'session_id'>,
+  now: string,
+): Promise<boolean> {
+  if (session_id !== null) {
+    const session = await sessionById(db, session_id)
+    if (!session || actsNoMore(session)) return false
+  }
   if (token_id === null) return true
   const token = await db
     .selectFrom('tokens')

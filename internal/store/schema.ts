@@ -24,6 +24,9 @@ export interface TokensTable {
   expires_at: string | null
   revoked_at: string | null
   last_used_at: string | null
+  /** Set for a token that was minted through a session: it is revoked with that session and with that token. */
+  parent_session_id: string | null
+  parent_token_id: string | null
 }
 
 export interface ProjectsTable {
@@ -43,6 +46,8 @@ export interface ProjectsTable {
   disabled_tools: Json<string[]>
   mcp_servers: Json<string[]>
   credential_refs: Json<string[]>
+  /** The widest api_scope that its sessions may have beyond the project itself; null for none. */
+  api_scope_grant: string | null
   created_by: string
   idempotency_key: string | null
   idempotency_hash: string | null
@@ -113,6 +118,8 @@ export interface SessionsTable {
   source: string | null
   external_id: string | null
   api_scope: string | null
+  /** When the credential of its spawner expires: after that its key has no api_scope. */
+  key_expires_at: string | null
   key_hash: Buffer
   /** Each start of the droid gets a key of its own, derived from this number. */
   key_generation: number
@@ -228,6 +235,8 @@ export interface SchedulesTable {
   /** What its runs may do, as it was when its token made it. */
   scope: string
   token_id: string | null
+  /** Set when a session made it with a scope beyond its own project: it is disabled when that session is over. */
+  session_id: string | null
   created_by: string
   next_run_at: string | null
   created_at: string

@@ -9,6 +9,12 @@ export type SessionChange = Updateable<SessionsTable>
 export const overStatuses = ['completed', 'failed', 'cancelled'] as const satisfies SessionStatus[]
 export const isOver = (status: SessionStatus): boolean => (overStatuses as readonly string[]).includes(status)
 
+/** Over, or about to be: it acts no more, whether or not its container admits its end. */
+export const actsNoMore = (row: {
+  status: SessionStatus
+  end_requested_at?: string | null | undefined
+}): boolean => isOver(row.status) || Boolean(row.end_requested_at)
+
 /** A new session, to be written together with its first events and its first command. */
 export const sessionInsertion = (db: Db, row: Insertable<SessionsTable>) =>
   db.insertInto('sessions').values(row)
@@ -19,8 +25,21 @@ export async function sessionById(db: Db, id: string): Promise<SessionRow | unde
 
 export type KeyHolder = Pick<
   SessionRow,
-  'id' | 'project_id' | 'workspace_id' | 'droid' | 'status' | 'api_scope' | 'token_id'
-> & { disabled_tools: string[]; token_revoked_at: string | null; token_expires_at: string | null }
+  | 'id'
+  | 'project_id'
+  | 'workspace_id'
+  | 'droid'
+  | 'status'
+  | 'end_requested_at'
+  | 'api_scope'
+  | 'token_id'
+  | 'key_expires_at'
+> & {
+  disabled_tools: string[]
+  api_scope_grant: string | null
+  token_revoked_at: string | null
+  token_expires_at: string | null
+}
 
 export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder | undefined> {
   return await db
@@ -33,10 +52,12 @@ export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder 
       'workspace_id',
       'sessions.droid',
       'status',
+      'end_requested_at',
       'api_scope',
       'token_id',
+      'key_expires_at',
     ])
-    .select('projects.disabled_tools')
+    .select(['projects.disabled_tools', 'projects.api_scope_grant'])
     .select(['tokens.revoked_at as token_revoked_at', 'tokens.expires_at as token_expires_at'])
     .where('key_hash', '=', hash)
     .executeTakeFirst()
@@ -52,6 +73,27 @@ export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, 
     .forUpdate()
     .execute()
   return new Map(rows.map((row) => [row.id, row]))
+}
+
+/** Keeps it from ending until the transaction ends. False if it is gone or over. */
+export async function holdSession(trx: Db, id: string): Promise<boolean> {
+  const row = await trx
+    .selectFrom('sessions')
+    .select(['status', 'end_requested_at'])
+    .where('id', '=', id)
+    .forShare()
+    .executeTakeFirst()
+  return row !== undefined && !actsNoMore(row)
+}
+
+/** Those of a project are not taken up again, whoever speaks to them. */
+export async function closeSessions(trx: Db, project_id: string): Promise<void> {
+  await trx
+    .updateTable('sessions')
+    .set({ end_requested_at: sql<string>`now()` })
+    .where('project_id', '=', project_id)
+    .where('end_requested_at', 'is', null)
+    .execute()
 }
 
 export async function updateSession(db: Db, id: string, change: SessionChange): Promise<void> {

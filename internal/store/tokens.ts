@@ -25,6 +25,30 @@ export async function listTokens(db: Db, page: PageRequest): Promise<Page<TokenR
   return toPage(await query.execute(), page.limit, (row) => ({ at: row.created_at, id: row.id }))
 }
 
+/** Keeps it from being revoked until the transaction ends. False if it is gone, revoked or expired. */
+export async function holdToken(trx: Db, id: string): Promise<boolean> {
+  const row = await trx
+    .selectFrom('tokens')
+    .select('id')
+    .where('id', '=', id)
+    .where('revoked_at', 'is', null)
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', sql<string>`now()`)]))
+    .forShare()
+    .executeTakeFirst()
+  return row !== undefined
+}
+
+/** All that were minted through these sessions. */
+export async function revokeMinted(trx: Db, session_ids: string[]): Promise<void> {
+  if (session_ids.length === 0) return
+  await trx
+    .updateTable('tokens')
+    .set({ revoked_at: sql<string>`now()` })
+    .where('parent_session_id', 'in', session_ids)
+    .where('revoked_at', 'is', null)
+    .execute()
+}
+
 /** The token as it is afterwards; the first revocation's time stays. */
 export async function revokeToken(db: Db, id: string): Promise<TokenRow | undefined> {
   return await db

@@ -187,7 +187,10 @@ export function createScheduling(
         return row as never
       },
     },
-    sessions: { droidOf: (_project, droid) => droid ?? 'shell' },
+    sessions: {
+      requireMaySpawn: async () => undefined,
+      droidOf: (_project, droid) => droid ?? 'shell',
+    },
   })
   return { scheduler, schedules }
 }

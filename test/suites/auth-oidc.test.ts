@@ -4,6 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { dial, keyOf, socketOf } from '../fixtures/droid-socket.ts'
 import { resultIn, rpc, send } from '../harness/rpc.ts'
 import { bootServer, type TestServer } from '../harness/server.ts'
 import { query } from '../harness/sql.ts'
@@ -104,6 +105,38 @@ it('what is called with it is audited under its subject', async () => {
   const find = "select outcome from audit where caller_kind = 'oidc' and caller_id = 'oidc:ben'"
   const rows = async () => (await query<{ outcome: string }>(server.database_url!, find)).at(0)
   expect(await until(rows, { what: 'the row is there' })).toEqual({ outcome: 'ok' })
+})
+
+it('the api_scope of a session that was spawned with it ends with it, and the same subject renews it', {
+  timeout: 90_000,
+}, async () => {
+  const as = async (token: string, tool: string, args: object) => {
+    const result = resultIn(await rpc(server.url, token, 'tools/call', { name: tool, arguments: args }))
+    expect(result.isError, JSON.stringify(result.structuredContent)).toBe(false)
+    return result.structuredContent as Record<string, string>
+  }
+  const made = { action: 'create', name: 'of an issuer', network: 'none' }
+  const project_id = (await as(server.admin_token, 'project', made)).project_id!
+  await as(server.admin_token, 'container', { action: 'start', project_id })
+  const soon = () => Math.floor(Date.now() / 1000) + 6
+  const brief = await access({ scope: 'admin', sub: 'cy', exp: soon() })
+  const api_scope = `project:${project_id}`
+  const spawning = { action: 'spawn', project_id, prompt: 'sleep 900', api_scope }
+  const session_id = (await as(brief, 'session', spawning)).session_id!
+  const dialled = await dial(socketOf({ server }, project_id))
+  const api_key = keyOf({ server }, session_id)
+  const list = async () =>
+    (await dialled.ask('oubliette_call_tool', { api_key, tool: 'project_list', arguments: {} })).error?.code
+  expect(await list()).toBeUndefined()
+  await until(async () => (await list()) === -32002, { what: 'its scope is gone', deadline_ms: 20_000 })
+  // It is still a session: its callers' tools are its own.
+  expect((await dialled.ask('caller_tools', { api_key })).error).toBeUndefined()
+  const message = { action: 'message', session_id, message: 'true' }
+  await as(await access({ scope: 'admin', sub: 'somebody else' }), 'session', message)
+  expect(await list()).toBe(-32002)
+  await as(await access({ scope: 'admin', sub: 'cy' }), 'session', message)
+  await until(async () => (await list()) === undefined, { what: 'its scope is back' })
+  dialled.close()
 })
 
 it('the protected-resource metadata names the issuer', async () => {

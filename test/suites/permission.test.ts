@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { everybody } from '../harness/matrix/expected.ts'
 import { createHttpDriver } from '../harness/matrix/http.ts'
+import { matrixCredentials } from '../harness/matrix/rows.ts'
 import { type Driver, runMatrix } from '../harness/matrix/run.ts'
 import { createWorld, type World } from '../harness/matrix/world.ts'
 import { resultIn, rpc } from '../harness/rpc.ts'
@@ -13,7 +14,8 @@ let driver: Driver
 
 beforeAll(async () => {
   // Calls without a valid token are many here, and on purpose.
-  server = await bootServer({ config: { rate: { failures_per_address_per_minute: 100_000 } } })
+  const rate = { failures_per_address_per_minute: 100_000 }
+  server = await bootServer({ config: { rate, credentials: matrixCredentials } })
   world = await createWorld(server)
   driver = await createHttpDriver(server, world)
 })

@@ -1,6 +1,7 @@
 // The same matrix as over HTTP, asked by droids over their container's socket with every api_scope: the same cells.
 import { afterAll, beforeAll, describe } from 'vitest'
 import { everybody } from '../harness/matrix/expected.ts'
+import { matrixCredentials } from '../harness/matrix/rows.ts'
 import { type Driver, runMatrix } from '../harness/matrix/run.ts'
 import { createSocketDriver } from '../harness/matrix/socket.ts'
 import { createWorld, type World } from '../harness/matrix/world.ts'
@@ -12,7 +13,10 @@ let driver: Driver & { close(): void }
 
 beforeAll(async () => {
   server = await bootServer({
-    config: { limits: { max_agents_per_session: 1000, max_spawns_per_minute: 1000 } },
+    config: {
+      limits: { max_agents_per_session: 1000, max_spawns_per_minute: 1000 },
+      credentials: matrixCredentials,
+    },
   })
   world = await createWorld(server)
   driver = await createSocketDriver(server, world)

@@ -12,7 +12,7 @@ let home: string
 let other: string
 beforeAll(async () => {
   booted = await boot({ config: { limits: { max_active_sessions: 200, max_spawns_per_minute: 1000 } } })
-  home = await booted.project()
+  home = await booted.project({ api_scope_grant: 'admin' })
   other = await booted.project()
 })
 afterAll(() => booted?.stop())
@@ -154,7 +154,7 @@ describe('a key', () => {
 describe('disabled_tools of a project', () => {
   it('are neither listed to its droids nor callable by them', async () => {
     const names = ['token', 'session.spawn', 'oubliette_config_limits', 'app_secret']
-    const project_id = await booted.project({ disabled_tools: names })
+    const project_id = await booted.project({ disabled_tools: names, api_scope_grant: 'admin' })
     const caller_tools = ['secret', 'open'].map((name) => ({ name, inputSchema: { type: 'object' } }))
     const one = await droid(booted, project_id, { api_scope: 'admin', caller_id: 'app', caller_tools })
     const dialled = await dialAs(one)

@@ -73,6 +73,14 @@ const changeable = {
     .optional()
     .describe('Any image of the engine, instead of a container type.'),
   container_type: z.string().max(64).optional().describe('A container type, as `options` lists them.'),
+  api_scope_grant: z
+    .string()
+    .max(100)
+    .nullable()
+    .optional()
+    .describe(
+      'The widest `api_scope` that its sessions may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. A wider grant removes the container, and is refused while sessions live in it.',
+    ),
 }
 
 const project = z.object({
@@ -92,6 +100,7 @@ const project = z.object({
   disabled_tools: z.array(z.string()),
   mcp_servers: z.array(z.string()),
   credential_refs: z.array(z.string()),
+  api_scope_grant: z.string().nullable(),
   default_workspace_id: z.string(),
   container: z.object({
     wanted: z.enum(['running', 'stopped']),
@@ -159,13 +168,13 @@ export const projectTool = tool({
     }),
     update: action({
       about:
-        'Change a project. What concerns its container takes effect with `container start` and `recreate`.',
+        'Change a project. What concerns its container takes effect with `container start` and `recreate`. A project token may only tighten what bounds the project; `config_limits` shows who may change what.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({ project_id, name: name.optional(), ...changeable }),
       output: project,
-      run: async ({ managers }, { project_id, ...change }) =>
-        await managers.projects.update(project_id, change),
+      run: async ({ managers, caller }, { project_id, ...change }) =>
+        await managers.projects.update(caller, project_id, change),
     }),
     delete: action({
       about:

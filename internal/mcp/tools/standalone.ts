@@ -9,7 +9,8 @@ const tokens = { input_tokens: z.number(), output_tokens: z.number(), cost_usd: 
 export const configLimits = standalone(
   'config_limits',
   action({
-    about: "The limits that hold for a project, and how much of them is used; of a session's tree too.",
+    about:
+      "The limits that hold for a project, how much of them is used, of a session's tree too, and who may change which field of the project.",
     needs: 'project:read',
     input: z.object({ project_id, session_id: session_id.optional() }),
     output: z.object({
@@ -21,6 +22,11 @@ export const configLimits = standalone(
         spawns_last_minute: z.number(),
         ...tokens,
       }),
+      changeable: z
+        .record(z.string(), z.enum(['admin', 'tighten', 'project']))
+        .describe(
+          'By field of `project update`: `project` tokens may change it, may only `tighten` it, or it takes an `admin`.',
+        ),
       session: z
         .object({
           session_id: z.string(),

@@ -11,6 +11,11 @@ const shown = {
   expires_at: maybeTime,
   revoked_at: maybeTime,
   last_used_at: maybeTime,
+  parent_session_id: z
+    .string()
+    .nullable()
+    .describe('The session through which it was minted: it is revoked with it.'),
+  parent_token_id: z.string().nullable().describe('The token behind that session: it is revoked with it.'),
 }
 
 export const tokenTool = tool({
@@ -18,7 +23,8 @@ export const tokenTool = tool({
   about: 'Bearer tokens for callers, each with one scope.',
   actions: {
     create: action({
-      about: 'Make a token. Its secret is in this answer and nowhere else.',
+      about:
+        'Make a token. Its secret is in this answer and nowhere else. A token that a session mints is revoked with the session and with the token behind it.',
       needs: 'admin',
       input: z.object({
         name: z.string().min(1).max(100).describe('Who or what it is for.'),
@@ -28,7 +34,9 @@ export const tokenTool = tool({
           .min(0.001)
           .max(876_000)
           .optional()
-          .describe('It never expires if left out.'),
+          .describe(
+            'It never expires if left out; one that a session mints expires with the token behind the session at the latest.',
+          ),
       }),
       output: z.object({ ...shown, token: z.string().describe('The secret, shown once.') }),
       run: async ({ managers, caller }, input) => await managers.tokens.create(caller, input),

@@ -26,6 +26,10 @@ const allowed = {
   'global read': cells(['admin', 'admin:ro', 'own', 'own:ro']),
   'project write': cells(['admin', 'own']),
   'project read': cells(['admin', 'admin:ro', 'own', 'own:ro']),
+  // A field of project.update that bounds the project: who may write to it may not loosen it.
+  'project boundary': cells(['admin']),
+  // Nobody, over this door; it is listed to those who may write.
+  'project never': cells([]),
 } as const
 export type Class = keyof typeof allowed
 
@@ -46,7 +50,9 @@ export function listed(of: Class, who: Who): boolean {
 
 export function expected(of: Class, who: Who): 'ok' | Kind {
   if (holderOf[who] === undefined) return 'unauthenticated'
-  if (!listed(of, who)) return 'forbidden'
   const foreign = who === 'other' || who === 'other:ro'
+  const isRefined = of === 'project boundary' || of === 'project never'
+  if (isRefined && foreign) return expected('project write', who)
+  if (!listed(of, who)) return 'forbidden'
   return foreign && of.startsWith('project') ? 'not_found' : 'ok'
 }

@@ -8,6 +8,16 @@ export type Row = {
   /** What the call is about; given a new project if `fresh`, else the one that all share and whose container runs. */
   input(project_id: string, world: World): Args | Promise<Args>
   fresh?: true
+  /** Where a session that comes over the socket may not do what a token of the same scope may. */
+  for_sessions?: Class
+}
+/** `project.update` of one field, on a new project that is made with `before`. */
+export type FieldRow = {
+  field: string
+  class: Class
+  before: Args
+  change: (project_id: string) => Args
+  for_sessions?: Class
 }
 
 const about = (more: Args = {}) => ({ input: (project_id: string) => ({ project_id, ...more }) })
@@ -51,7 +61,12 @@ export const rows: Record<string, Row> = {
 
   'approval.list': { class: 'project read', ...about() },
   'approval.get': { class: 'project read', ...approval() },
-  'approval.decide': { class: 'project write', ...approval({ decision: 'deny' }) },
+  // The approval is not of a session below the one that asks.
+  'approval.decide': {
+    class: 'project write',
+    for_sessions: 'project never',
+    ...approval({ decision: 'deny' }),
+  },
 
   'schedule.create': {
     class: 'project write',
@@ -96,4 +111,59 @@ export const rows: Record<string, Row> = {
   image_rebuild: { class: 'global write', ...nothing({ container_type: 'base' }) },
   project_changes: { class: 'project read', ...about() },
   project_tasks: { class: 'project read', ...about() },
+}
+
+/** What the server of the matrix has to be booted with. */
+export const matrixCredentials = {
+  first: { provider: 'git', key: 'first-key-of-the-matrix' },
+  second: { provider: 'git', key: 'second-key-of-the-matrix' },
+}
+
+const free = (field: string, value: unknown): FieldRow => ({
+  field,
+  class: 'project write',
+  before: {},
+  change: () => ({ [field]: value }),
+})
+const tighter = (field: string, before: unknown, after: unknown): FieldRow => ({
+  field,
+  class: 'project write',
+  before: before === undefined ? {} : { [field]: before },
+  change: () => ({ [field]: after }),
+})
+const looser = (field: string, before: unknown, after: unknown): FieldRow => ({
+  ...tighter(field, before, after),
+  class: 'project boundary',
+})
+
+/** By what is done. Every field has a row, and every boundary one that loosens it. */
+export const fieldRows: Record<string, FieldRow> = {
+  name: { ...free('name', undefined), change: (project_id) => ({ name: `renamed ${project_id}` }) },
+  description: free('description', 'another'),
+  droid: free('droid', 'shell'),
+  model: free('model', 'another'),
+  workspace_isolation: free('workspace_isolation', true),
+  'image to another': looser('image', undefined, 'busybox:latest'),
+  'image to the same': tighter('image', 'busybox:latest', 'busybox:latest'),
+  'container_type to another': looser('container_type', 'base', 'dev'),
+  'network to a tighter one': tighter('network', 'open', 'internal'),
+  'network to a looser one': looser('network', 'none', 'internal'),
+  'limits to lower ones': tighter('limits', { memory_mb: 512 }, { memory_mb: 256, pids: 100 }),
+  'limits to a higher one': looser('limits', { memory_mb: 512 }, { memory_mb: 513 }),
+  'limits to a lower and a higher one': looser('limits', { cpus: 1 }, { memory_mb: 128, cpus: 2 }),
+  'limits to more than the default of the config': looser('limits', undefined, { max_active_sessions: 999 }),
+  'limits to no limit of cost': looser('limits', { max_cost_usd: 5 }, { max_cost_usd: 0 }),
+  'disabled_tools to more': tighter('disabled_tools', ['token'], ['token', 'schedule']),
+  'disabled_tools to others': looser('disabled_tools', ['token'], ['schedule']),
+  'mcp_servers to fewer': tighter('mcp_servers', ['one', 'two'], ['two']),
+  'mcp_servers to others': looser('mcp_servers', ['one'], ['two']),
+  'credential_refs to fewer': tighter('credential_refs', ['first', 'second'], ['second']),
+  'credential_refs to others': looser('credential_refs', ['first'], ['first', 'second']),
+  'protected_paths to more': tighter('protected_paths', ['a'], ['a', 'b']),
+  'protected_paths to fewer': looser('protected_paths', ['a', 'b'], ['b']),
+  'api_scope_grant to a scope': {
+    ...looser('api_scope_grant', undefined, 'admin:ro'),
+    for_sessions: 'project never',
+  },
+  'api_scope_grant to none': looser('api_scope_grant', 'admin', null),
 }

@@ -3,10 +3,11 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import type { Kind } from '../../../internal/fault.ts'
+import { boundaries } from '../../../internal/manager/project-boundaries.ts'
 import { tools } from '../../../internal/mcp/tools/index.ts'
 import { until } from '../wait.ts'
 import { type Class, expected, listed, type Who } from './expected.ts'
-import { type Args, rows } from './rows.ts'
+import { type Args, fieldRows, rows } from './rows.ts'
 import type { World } from './world.ts'
 
 export type Answer = { outcome: 'ok' | Kind; message: string }
@@ -57,6 +58,32 @@ export function runMatrix(start: () => { world: World; driver: Driver }, who: re
     expect(Object.keys(rows).sort()).toEqual(declared.map(({ key }) => key).sort())
   })
 
+  const classFor = ({ class: usual, for_sessions }: { class: Class; for_sessions?: Class }) =>
+    start().driver.via === 'socket' ? (for_sessions ?? usual) : usual
+
+  it('has a row for every field of project.update, and one that loosens for every boundary', () => {
+    const fields = Object.keys(tools.project!.actions.update!.input.shape).filter((it) => it !== 'project_id')
+    expect(Object.keys(boundaries).sort()).toEqual(fields.sort())
+    expect([...new Set(Object.values(fieldRows).map(({ field }) => field))].sort()).toEqual(fields)
+    const loosened = Object.values(fieldRows).filter((row) => row.class === 'project boundary')
+    const bounding = Object.entries(boundaries).filter(([, { by }]) => by !== 'project')
+    expect([...new Set(loosened.map(({ field }) => field))].sort()).toEqual(bounding.map(([it]) => it).sort())
+  })
+
+  describe.each(Object.entries(fieldRows))('project.update of %s', (_, row) => {
+    it.each(who)('as %s', async (one) => {
+      const { world, driver } = start()
+      const project_id = await world.project(row.before)
+      const change = row.change(project_id)
+      const args = { action: 'update', project_id, ...change }
+      const answer = await driver.call(one, project_id, 'project', args)
+      if (answer.outcome !== 'unauthenticated') count('project.update', answer.outcome)
+      expect(answer).toMatchObject({ outcome: expected(classFor(row), one) })
+      const now = await world.admin('project', { action: 'get', project_id })
+      expect(now).toMatchObject(answer.outcome === 'ok' ? change : row.before)
+    })
+  })
+
   describe.each(declared.filter(({ key }) => rows[key]))('$key', ({ key, tool, action }) => {
     const row = rows[key]!
     const called = (args: Args) => (action === undefined ? args : { action, ...args })
@@ -70,7 +97,7 @@ export function runMatrix(start: () => { world: World; driver: Driver }, who: re
       const { world } = start()
       const project_id = row.fresh ? await world.project() : world.project_id
       const answer = await ask(one, project_id, await row.input(project_id, world))
-      expect(answer).toMatchObject({ outcome: expected(row.class, one) })
+      expect(answer).toMatchObject({ outcome: expected(classFor(row), one) })
       if (answer.outcome !== 'ok') expect(answer.message).toMatch(/\S+ \S+/)
     })
 

@@ -21,8 +21,8 @@ export async function createSocketDriver(
   world: World,
 ): Promise<Driver & { close(): void }> {
   const limits = { max_active_sessions: 500, max_spawns_per_minute: 1000, max_agents_per_session: 1000 }
-  const home = (await world.admin('project', { action: 'create', name: `droids of the matrix`, limits }))
-    .project_id as string
+  const made = { action: 'create', name: 'droids of the matrix', limits, api_scope_grant: 'admin' }
+  const home = (await world.admin('project', made)).project_id as string
   const path = socketOf({ server }, home)
   const keys = new Map<string, Promise<string>>()
   let dialled: Dialled | undefined

@@ -12,7 +12,7 @@ export type World = {
   project_id: string
   /** The project of the tokens `other` and `other:ro`. */
   other_id: string
-  project(): Promise<string>
+  project(fields?: Args): Promise<string>
   /** A workspace that is not the default one. */
   workspace(project_id: string): Promise<string>
   /** A session of the shared project, the same for the same name. */
@@ -41,8 +41,9 @@ export async function createWorld(server: TestServer): Promise<World> {
     if (result.isError) throw new Error(`${tool}: ${reply.text}`)
     return result.structuredContent as Record<string, unknown>
   }
-  const project = async () => {
-    const { project_id } = await admin('project', { action: 'create', name: `matrix ${unique()}` })
+  const project = async (fields: Args = {}) => {
+    const made = { action: 'create', name: `matrix ${unique()}`, ...fields }
+    const { project_id } = await admin('project', made)
     return project_id as string
   }
   const token: World['token'] = async (scope, expires_in_hours) =>

@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../store/projects.ts'
+import { accountsRequest, foreignUser, isOwnName, isOwnUser, mayBeOwnName } from './exec-user.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
 import type { Serial } from './serial.ts'
@@ -156,15 +157,23 @@ export function createContainers(deps: ContainersDeps) {
     })
   }
 
-  async function exec(project_id: string, request: ExecRequest): Promise<ExecResult> {
-    const { user } = request
+  async function run(project_id: string, request: ExecRequest): Promise<ExecResult> {
     // A supervisor that is connected is proof enough of its project.
-    const quick = user === undefined ? deps.supervisorExec(project_id, request) : undefined
+    const quick = deps.supervisorExec(project_id, request)
     if (quick) return await quick
     await projects.require(project_id)
-    if (user !== undefined && /^(root|0+)(:|$)|:(root|0+)$/.test(user))
-      throw new Fault('forbidden', 'nothing runs as root in a container', { hint: 'leave user out' })
     return await runtime.exec(project_id, request)
+  }
+
+  /** `user` can only name the container's own user: every command runs as that one. */
+  async function exec(project_id: string, user: string | undefined, request: ExecRequest) {
+    if (user !== undefined && !isOwnUser(user, deps.owner)) {
+      const accounts = mayBeOwnName(user, deps.owner)
+        ? await run(project_id, accountsRequest(request.signal))
+        : undefined
+      if (!accounts || !isOwnName(user, deps.owner, accounts.stdout)) throw foreignUser(user, deps.owner)
+    }
+    return await run(project_id, request)
   }
 
   return { start, bringUp, stop, exec, specOf, inspect: (project_id: string) => runtime.inspect(project_id) }

@@ -177,7 +177,7 @@ export function createManagers(deps: ManagersDeps) {
     listen: async (project_id) =>
       await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner }),
     onStop: (project_id) => sessions.failAll(project_id, 'the container was stopped'),
-    supervisorExec: (project_id, { signal, user: _, ...request }) =>
+    supervisorExec: (project_id, { signal, ...request }) =>
       relay.supervisor(project_id)?.send('exec', request, { signal }),
   })
   const dispatch: Dispatch = createDispatch({

@@ -33,12 +33,12 @@ export type ContainerState = {
   spec_hash: string
 }
 
+/** No user: a command runs as the container does. Another uid or group would be one of the host on bind mounts. */
 export type ExecRequest = {
   command: string[]
   working_dir?: string
   env?: Record<string, string>
   stdin?: string
-  user?: string
   timeout_seconds: number
   /** Per stream; what is beyond is read and thrown away, and `truncated` says so. */
   output_bytes: number

@@ -73,6 +73,8 @@ export async function serve(settings: Settings): Promise<void> {
     instance,
     docker_host: settings.docker_host,
     network_pool: config.network_pool,
+    allowed_networks: config.allowed_networks,
+    dns_servers: config.dns_servers,
     images_dir: join(checkout, 'images'),
     log,
   })

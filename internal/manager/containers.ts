@@ -86,6 +86,7 @@ export function createContainers(deps: ContainersDeps) {
       mounts,
       working_dir: `${containerPaths.workspaces}/${defaultWorkspace}`,
       network: project.network,
+      dns_servers: config.dns_servers,
       memory_mb: limits.memory_mb,
       cpus: limits.cpus,
       pids: limits.pids,

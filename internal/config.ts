@@ -130,7 +130,9 @@ export const configSchema = z.strictObject({
     .min(1)
     .max(65_533)
     .optional()
-    .describe("User id of all processes in containers; 1000 when the daemon is root, else the daemon's own."),
+    .describe(
+      "User id and group id of all processes in containers; 1000 if left out. Only for a server that runs as root: without root, containers have the server's own user and primary group.",
+    ),
   exec_output_bytes: z
     .int()
     .min(1024)

@@ -17,6 +17,7 @@ import { createAudit } from './audit.ts'
 import { createCallerRequests } from './caller-requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
 import { createChanges } from './changes.ts'
+import { containerUser } from './container-user.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
 import { createEventLog } from './event-log.ts'
@@ -86,8 +87,10 @@ export function createManagers(deps: ManagersDeps) {
   const wake = createWake()
   const former = createFormerLives()
   const keys = createSessionKeys(sessionSecret(deps.home))
-  const uid = config.container_uid ?? (process.getuid?.() || 1000)
-  const owner = { uid, gid: uid }
+  const owner = containerUser(config.container_uid, {
+    uid: process.getuid?.() ?? 0,
+    gid: process.getgid?.() ?? 0,
+  })
   const identities = createIdentities({ store, keys })
   const events = createEventLog({
     store,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isOwnName, isOwnUser, mayBeOwnName } from './exec-user.ts'
+import { containerUser, isOwnName, isOwnUser, mayBeOwnName } from './container-user.ts'
 
 const owner = { uid: 1000, gid: 1000 }
 const accounts = `root:x:0:0:root:/root:/bin/bash
@@ -32,5 +32,22 @@ describe('the user of a command', () => {
   it('is another one when the container tells nothing', () => {
     expect(isOwnName('droid', owner, '')).toBe(false)
     expect(isOwnName('droid:droid', owner, 'droid:x:1000:1000')).toBe(false)
+  })
+})
+
+describe('the user of containers', () => {
+  it('is 1000 or as configured under a server that is root', () => {
+    expect(containerUser(undefined, { uid: 0, gid: 0 })).toEqual({ uid: 1000, gid: 1000 })
+    expect(containerUser(2000, { uid: 0, gid: 0 })).toEqual({ uid: 2000, gid: 2000 })
+  })
+
+  it("is the server's own under any other, which could not give files to somebody else", () => {
+    expect(containerUser(undefined, { uid: 998, gid: 997 })).toEqual({ uid: 998, gid: 997 })
+    expect(containerUser(998, { uid: 998, gid: 997 })).toEqual({ uid: 998, gid: 997 })
+    expect(() => containerUser(1000, { uid: 998, gid: 997 })).toThrow('container_uid')
+  })
+
+  it('never has the group of root', () => {
+    expect(() => containerUser(undefined, { uid: 998, gid: 0 })).toThrow('group')
   })
 })

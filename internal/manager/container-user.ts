@@ -1,11 +1,34 @@
-// Whether the `user` of `container exec` means the container's own user. Nothing else is accepted: on bind mounts every
-// uid and gid is one of the host, so a second user or a group of the image would be a user or group of the host. The
-// answer only decides between running and refusing; the command runs as the container's uid and gid in any case, so what
-// the container says about its names gains it nothing.
+// Who the processes in containers are, and whether the `user` of `container exec` means that user. Nothing else is
+// accepted there: on bind mounts every uid and gid is one of the host, so a second user or a group of the image would be
+// a user or group of the host. The answer only decides between running and refusing; the command runs as the container's
+// uid and gid in any case, so what the container says about its names gains it nothing.
 import { Fault } from '../fault.ts'
 import type { ExecRequest } from '../runtime/runtime.ts'
 
-type Owner = { uid: number; gid: number }
+export type Owner = { uid: number; gid: number }
+
+/** `self` is the server's own user. Without root it cannot give files to another one, so containers run as itself. */
+export function containerUser(container_uid: number | undefined, self: Owner): Owner {
+  if (self.uid === 0) {
+    const uid = container_uid ?? 1000
+    return { uid, gid: uid }
+  }
+  if (container_uid !== undefined && container_uid !== self.uid)
+    throw new Fault(
+      'invalid',
+      `container_uid ${container_uid} needs a server that runs as root, and this one runs as uid ${self.uid}`,
+      { hint: 'remove container_uid from the config' },
+    )
+  if (self.gid === 0)
+    throw new Fault(
+      'invalid',
+      `the primary group of uid ${self.uid} is root's, which containers cannot have`,
+      {
+        hint: 'give the user a primary group of its own (usermod --gid)',
+      },
+    )
+  return self
+}
 
 const numeric = /^\d+$/
 const separator = '--'

@@ -30,6 +30,13 @@ export function containerUser(container_uid: number | undefined, self: Owner): O
   return self
 }
 
+/**
+ * What stands in for the `/etc/group` of an image that is not ours. OCI runtimes look up the number of the container's
+ * group there as a name too (runc before 1.2): an image with a group named "1000" whose gid is 6 would get the group of
+ * the host's disks, and an image whose file a droid can write would get any.
+ */
+export const groupsOf = ({ gid }: Owner): string => `root:x:0:\ndroid:x:${gid}:\n`
+
 const numeric = /^\d+$/
 const separator = '--'
 

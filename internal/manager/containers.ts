@@ -1,6 +1,6 @@
 // The one container of a project: made when wanted, hardened, compared with its spec. `wanted` in the row is what
 // somebody asked for; the engine is asked what is. Concurrent starts of one project share one start.
-import { chmod, mkdir } from 'node:fs/promises'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import type { Config } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
 import { defaultWorkspace } from '../ids.ts'
@@ -8,7 +8,14 @@ import type { Log } from '../log.ts'
 import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../store/projects.ts'
-import { accountsRequest, foreignUser, isOwnName, isOwnUser, mayBeOwnName } from './container-user.ts'
+import {
+  accountsRequest,
+  foreignUser,
+  groupsOf,
+  isOwnName,
+  isOwnUser,
+  mayBeOwnName,
+} from './container-user.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
 import type { Serial } from './serial.ts'
@@ -72,6 +79,7 @@ export function createContainers(deps: ContainersDeps) {
       mount(layout.socketDir(project.id), containerPaths.socket, true),
     ]
     if (deps.client.directory) mounts.push(mount(deps.client.directory, containerPaths.client, true))
+    if (project.image !== null) mounts.push(mount(layout.groups(project.id), containerPaths.groups, true))
     return {
       project_id: project.id,
       image,
@@ -107,6 +115,7 @@ export function createContainers(deps: ContainersDeps) {
       await projects.makeDirectories(project_id)
       await mkdir(layout.socketDir(project_id), { recursive: true })
       await chmod(layout.socketDir(project_id), 0o755)
+      if (project.image !== null) await writeFile(layout.groups(project_id), groupsOf(deps.owner))
       await deps.listen(project_id)
       const existing = await runtime.inspect(project_id)
       const stale = existing && existing.status !== 'running' && existing.spec_hash !== runtime.specHash(spec)

@@ -7,6 +7,7 @@ export const containerPaths = {
   home: '/home/droid',
   socket: '/run/oubliette',
   client: '/opt/oubliette',
+  groups: '/etc/group',
 } as const
 
 export function layoutOf(home: string) {
@@ -20,6 +21,7 @@ export function layoutOf(home: string) {
     workspace: (project_id: string, workspace_id: string) =>
       join(projects, project_id, 'workspaces', workspace_id),
     droidHome: (project_id: string) => join(projects, project_id, 'home'),
+    groups: (project_id: string) => join(projects, project_id, 'group'),
     // Shortened, since the path of a Unix socket has 107 bytes.
     socketDir: (project_id: string) => join(sockets, project_id.replaceAll('-', '').slice(0, 16)),
   }

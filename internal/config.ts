@@ -16,6 +16,7 @@ import {
 } from './config-models.ts'
 import { defaultDroids } from './droids-default.ts'
 import { Fault } from './fault.ts'
+import { isRange, isUnicast } from './ipv4.ts'
 import { Secret } from './log.ts'
 
 /** What a project may use; a project's own `limits` override these one by one. */
@@ -108,12 +109,30 @@ export const configSchema = z.strictObject({
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/)
     .default('10.213.0.0/16')
     .describe('IPv4 range from which project networks get a /28 each.'),
+  allowed_networks: z
+    .array(
+      z.string().refine(isRange, 'is not an IPv4 range such as 10.20.0.0/16, written from its first address'),
+    )
+    .max(100)
+    .default([])
+    .describe(
+      "IPv4 ranges that projects with network `open` may reach although they are private, link-local, shared (100.64.0.0/10) or reserved. The host's own addresses stay closed.",
+    ),
+  dns_servers: z
+    .array(z.string().refine(isUnicast, 'is not the IPv4 address of a DNS server that containers can reach'))
+    .max(3)
+    .default([])
+    .describe(
+      "DNS servers of projects with network `open`; the engine's if empty. Their port 53 can be reached also where their address is private.",
+    ),
   container_uid: z
     .int()
     .min(1)
     .max(65_533)
     .optional()
-    .describe("User id of all processes in containers; 1000 when the daemon is root, else the daemon's own."),
+    .describe(
+      "User id and group id of all processes in containers; 1000 if left out. Only for a server that runs as root: without root, containers have the server's own user and primary group.",
+    ),
   exec_output_bytes: z
     .int()
     .min(1024)

@@ -101,7 +101,7 @@ async function run(args: string[]): Promise<number> {
   try {
     const begun = performance.now()
     const progress = createProgress()
-    await setUp(settings(), progress, values.agents ? agentImages : [])
+    await setUp(settings(), progress, { also: values.agents ? agentImages : [] })
     progress.step(`set-up took ${((performance.now() - begun) / 1000).toFixed(1)} s`)
     const failed = filters.length === 0 ? await failedChecks() : 0
     // One of these kills the engine under everything that runs in it.

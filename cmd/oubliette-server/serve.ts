@@ -84,6 +84,8 @@ export async function serve(settings: Settings): Promise<void> {
     docker_host: settings.docker_host,
     stage,
     network_pool: config.network_pool,
+    allowed_networks: config.allowed_networks,
+    dns_servers: config.dns_servers,
     images_dir: join(checkout, 'images'),
     log,
   })

@@ -4,14 +4,16 @@ import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline/promises'
 import { parseAddress, type Settings } from '../../internal/config.ts'
 import { Fault } from '../../internal/fault.ts'
 import { homeHolder } from '../../internal/home-lock.ts'
-import { type Command, checkout, options, serverSettings } from './command.ts'
+import { type Command, checkout, options, serverSettings, Usage } from './command.ts'
 import { baseUrl, untilReady } from './daemon.ts'
 import { logFile, rotate } from './log-file.ts'
 import { createProgress } from './setup/progress.ts'
 import { setUp } from './setup/set-up.ts'
+import { accountNamed, assertEngine, giveHome, isNew, startAgainAs } from './setup/unprivileged.ts'
 
 const ready_deadline_ms = 120_000
 
@@ -97,9 +99,39 @@ async function stay(config: Settings): Promise<void> {
   await Promise.all([served, told])
 }
 
+/** What needs root is done as root; the rest, from looking for a running server on, by the user. */
+async function runAs(name: string, config: Settings, detached: boolean): Promise<void> {
+  const account = accountNamed(name)
+  if (account.uid === process.getuid?.()) return
+  if (process.getuid?.() !== 0) throw new Usage('--user can be used by root only')
+  giveHome(config.home, account)
+  await setUp(config, createProgress(), { logs: '/var/log/oubliette' })
+  assertEngine(config.docker_host, account)
+  startAgainAs(account, ['up', ...(detached ? ['--detach'] : [])], { OUBLIETTE_HOME: config.home })
+}
+
+/** Told to everybody who is root, asked only of somebody who can answer, and only while the home can still be given. */
+async function offerUser(config: Settings): Promise<string | undefined> {
+  if (process.getuid?.() !== 0) return undefined
+  process.stdout.write(
+    'The server runs as root. It does not need to: ./oubliette up --user NAME runs it as a user of the group docker (docs/unprivileged.md).\n',
+  )
+  if (!process.stdin.isTTY || !process.stdout.isTTY || !isNew(config.home)) return undefined
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  try {
+    return (await terminal.question('Name of that user (empty: run as root): ')).trim() || undefined
+  } finally {
+    terminal.close()
+  }
+}
+
 async function run(args: string[]): Promise<number> {
-  const { values } = options(args, { detach: { type: 'boolean', short: 'd', default: false } })
+  const { values } = options(args, {
+    detach: { type: 'boolean', short: 'd', default: false },
+    user: { type: 'string' },
+  })
   const config = serverSettings()
+  if (values.user !== undefined) await runAs(values.user, config, values.detach)
   const holder = homeHolder(config.home)
   if (holder) {
     const ready = await untilReady(baseUrl(config), ready_deadline_ms, () => !homeHolder(config.home))
@@ -116,6 +148,8 @@ async function run(args: string[]): Promise<number> {
   }
   for (const warning of config.warnings) process.stderr.write(`oubliette: warning: ${warning}\n`)
   await assertFree(config.config.address)
+  const user = await offerUser(config)
+  if (user !== undefined) await runAs(user, config, values.detach)
   await setUp(config, createProgress())
   if (!values.detach) {
     await stay(config)
@@ -128,10 +162,12 @@ async function run(args: string[]): Promise<number> {
 
 export const up: Command = {
   about: 'Set everything up on this machine and run the server.',
-  usage: '[--detach]',
+  usage: '[--detach] [--user NAME]',
   help: `Installs what is missing (a Docker engine on Debian and Ubuntu as root, container images), then runs the server in
 the foreground until Ctrl-C.
 
-  -d, --detach  Run it in the background instead, and return when it is ready.`,
+  -d, --detach  Run it in the background instead, and return when it is ready.
+  --user NAME   For root: set up as root, then run the server as this user, who must exist and be in the group docker.
+                A new OUBLIETTE_HOME is given to that user; one with data of another user is refused.`,
   run,
 }

@@ -1,6 +1,6 @@
 // The one container of a project: made when wanted, hardened, compared with its spec. `wanted` in the row is what
 // somebody asked for; the engine is asked what is. Concurrent starts of one project share one start.
-import { chmod, mkdir } from 'node:fs/promises'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import type { Config } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
 import { defaultWorkspace } from '../ids.ts'
@@ -9,6 +9,14 @@ import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } 
 import type { Store } from '../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../store/projects.ts'
 import { recentWorkspaces } from '../store/workspaces.ts'
+import {
+  accountsRequest,
+  foreignUser,
+  groupsOf,
+  isOwnName,
+  isOwnUser,
+  mayBeOwnName,
+} from './container-user.ts'
 import { type Directories, type Repaired, type Tampered, tamperedFault } from './directories.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
@@ -80,6 +88,7 @@ export function createContainers(deps: ContainersDeps) {
       mount(layout.socketDir(project.id), containerPaths.socket, true),
     ]
     if (deps.client.directory) mounts.push(mount(deps.client.directory, containerPaths.client, true))
+    if (project.image !== null) mounts.push(mount(layout.groups(project.id), containerPaths.groups, true))
     return {
       project_id: project.id,
       image,
@@ -94,6 +103,7 @@ export function createContainers(deps: ContainersDeps) {
       mounts,
       working_dir: `${containerPaths.workspaces}/${defaultWorkspace}`,
       network: project.network,
+      dns_servers: config.dns_servers,
       memory_mb: limits.memory_mb,
       cpus: limits.cpus,
       pids: limits.pids,
@@ -122,6 +132,7 @@ export function createContainers(deps: ContainersDeps) {
       const spec = specOf(project, await imageOf(project, options, signal))
       await mkdir(layout.socketDir(project_id), { recursive: true })
       await chmod(layout.socketDir(project_id), 0o755)
+      if (project.image !== null) await writeFile(layout.groups(project_id), groupsOf(deps.owner))
       await deps.listen(project_id)
       const existing = await runtime.inspect(project_id)
       const stale = existing && existing.status !== 'running' && existing.spec_hash !== runtime.specHash(spec)
@@ -176,15 +187,23 @@ export function createContainers(deps: ContainersDeps) {
     })
   }
 
-  async function exec(project_id: string, request: ExecRequest): Promise<ExecResult> {
-    const { user } = request
+  async function run(project_id: string, request: ExecRequest): Promise<ExecResult> {
     // A supervisor that is connected is proof enough of its project.
-    const quick = user === undefined ? deps.supervisorExec(project_id, request) : undefined
+    const quick = deps.supervisorExec(project_id, request)
     if (quick) return await quick
     await projects.require(project_id)
-    if (user !== undefined && /^(root|0+)(:|$)|:(root|0+)$/.test(user))
-      throw new Fault('forbidden', 'nothing runs as root in a container', { hint: 'leave user out' })
     return await runtime.exec(project_id, request)
+  }
+
+  /** `user` can only name the container's own user: every command runs as that one. */
+  async function exec(project_id: string, user: string | undefined, request: ExecRequest) {
+    if (user !== undefined && !isOwnUser(user, deps.owner)) {
+      const accounts = mayBeOwnName(user, deps.owner)
+        ? await run(project_id, accountsRequest(request.signal))
+        : undefined
+      if (!accounts || !isOwnName(user, deps.owner, accounts.stdout)) throw foreignUser(user, deps.owner)
+    }
+    return await run(project_id, request)
   }
 
   return { start, bringUp, stop, exec, specOf, inspect: (project_id: string) => runtime.inspect(project_id) }

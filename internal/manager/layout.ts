@@ -7,6 +7,7 @@ export const containerPaths = {
   home: '/home/droid',
   socket: '/run/oubliette',
   client: '/opt/oubliette',
+  groups: '/etc/group',
 } as const
 
 export function layoutOf(home: string) {
@@ -27,6 +28,7 @@ export function layoutOf(home: string) {
       const date = new Date().toISOString().slice(0, 10)
       return [join(home, 'lost', date, ...parts), join(projects, '.lost', date, ...parts)]
     },
+    groups: (project_id: string) => join(projects, project_id, 'group'),
     // Shortened, since the path of a Unix socket has 107 bytes.
     socketDir: (project_id: string) => join(sockets, project_id.replaceAll('-', '').slice(0, 16)),
   }

@@ -18,6 +18,7 @@ import { createAudit } from './audit.ts'
 import { createCallerRequests } from './caller-requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
 import { createChanges } from './changes.ts'
+import { containerUser } from './container-user.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
 import { createDirectories } from './directories.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
@@ -89,13 +90,15 @@ export function createManagers(deps: ManagersDeps) {
   const wake = createWake()
   const former = createFormerLives()
   const keys = createSessionKeys(sessionSecret(deps.home))
-  const uid = config.container_uid ?? (process.getuid?.() || 1000)
-  const owner = { uid, gid: uid }
   const identities = createIdentities({ store, keys, forgetTokens: deps.forgetTokens })
   const forget = (): void => {
     deps.forgetTokens()
     identities.forget()
   }
+  const owner = containerUser(config.container_uid, {
+    uid: process.getuid?.() ?? 0,
+    gid: process.getgid?.() ?? 0,
+  })
   const events = createEventLog({
     store,
     wake,
@@ -206,7 +209,7 @@ export function createManagers(deps: ManagersDeps) {
     listen: async (project_id) =>
       await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner }),
     onStop: (project_id) => sessions.failAll(project_id, 'the container was stopped'),
-    supervisorExec: (project_id, { signal, user: _, ...request }) =>
+    supervisorExec: (project_id, { signal, ...request }) =>
       relay.supervisor(project_id)?.send('exec', request, { signal }),
   })
   const dispatch: Dispatch = createDispatch({

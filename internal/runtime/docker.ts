@@ -27,6 +27,9 @@ export type DockerOptions = {
   /** As in DOCKER_HOST; the default socket without it. */
   docker_host?: string | undefined
   network_pool: string
+  /** What open networks may reach although it is private; see `firewall-rules.ts`. */
+  allowed_networks: string[]
+  dns_servers: string[]
   images_dir: string
   /** Without it, containers get directories as they are. */
   stage?: Stage
@@ -75,6 +78,8 @@ export function createDocker({
   instance,
   docker_host,
   network_pool,
+  allowed_networks,
+  dns_servers,
   images_dir,
   stage = noStage,
   log,
@@ -84,7 +89,11 @@ export function createDocker({
   const names = createNames(instance)
   const images = createImages(docker, images_dir)
   const networks = createNetworks(docker, names, network_pool)
-  const firewall = createFirewall(docker, images, socket !== undefined)
+  const firewall = createFirewall(docker, images, socket !== undefined, {
+    open_bridges: names.open_bridges,
+    allowed_networks,
+    dns_servers,
+  })
   const { inspect, owned } = createInspect(docker, names, stage)
   const { stop, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })

@@ -37,7 +37,7 @@ export function createExec(docker: Docker, names: Names, log: Log): Runtime['exe
 
     const ending = await firstOf(closed, request)
     if (ending !== 'ended') {
-      await killTree(container, token, request.user, project_id, log)
+      await killTree(container, token, project_id, log)
       await Promise.race([closed, sleep(drain_ms)])
       stream.destroy()
     }
@@ -56,13 +56,10 @@ export function createExec(docker: Docker, names: Names, log: Log): Runtime['exe
   }
 }
 
-function checkRequest({ command, env = {}, user }: ExecRequest): void {
+function checkRequest({ command, env = {} }: ExecRequest): void {
   if (!command[0]) throw new Fault('invalid', 'the command is empty')
   const bad = Object.keys(env).find((name) => name === '' || name.includes('='))
   if (bad !== undefined) throw new Fault('invalid', `"${bad}" cannot be the name of an environment variable`)
-  // On a bind mount root in here is root out there, and could leave a set-uid program behind.
-  if (user !== undefined && /^(?:root|0+)(?::|$)/.test(user))
-    throw new Fault('invalid', 'commands cannot run as root', { hint: 'leave user out, or name another one' })
 }
 
 async function launch(container: Docker.Container, request: ExecRequest, token: string) {
@@ -76,7 +73,6 @@ async function launch(container: Docker.Container, request: ExecRequest, token: 
       AttachStderr: true,
       AttachStdin: request.stdin !== undefined,
       ...(request.working_dir ? { WorkingDir: request.working_dir } : {}),
-      ...(request.user ? { User: request.user } : {}),
       abortSignal: AbortSignal.any(limits),
     })
     // No signal for this one: it would cut the connection of a command that runs.
@@ -153,12 +149,11 @@ async function firstOf(closed: Promise<void>, { timeout_seconds, signal }: ExecR
 async function killTree(
   container: Docker.Container,
   token: string,
-  user: string | undefined,
   project_id: string,
   log: Log,
 ): Promise<void> {
   try {
-    if (await killMarked(container, token, user)) return
+    if (await killMarked(container, token)) return
     log.warn('a command could not be killed, its container is', { project_id })
     await container.kill()
   } catch (error) {
@@ -194,8 +189,7 @@ type Refusal = { exit_code: number; text: string; fault?: Fault }
 /** The engine says why a command did not start in the command's own output. */
 export function refusal(exit_code: number, stdout: string, stderr: string): Refusal | undefined {
   if ((exit_code !== 126 && exit_code !== 127) || stderr !== '') return undefined
-  if (!/^(?:OCI runtime exec failed|unable to find (?:user|group)|no matching entries in)/.test(stdout))
-    return undefined
+  if (!stdout.startsWith('OCI runtime exec failed')) return undefined
   const text = stdout.replace(/^OCI runtime exec failed: exec failed: /, '').trim()
   const fault = refusalFault(text)
   if (fault) return { exit_code, text, fault }
@@ -204,12 +198,10 @@ export function refusal(exit_code: number, stdout: string, stderr: string): Refu
 }
 
 function refusalFault(text: string): Fault | undefined {
-  const about = /unable to find (?:user|group)|no matching entries/.test(text)
-    ? 'user'
-    : /chdir to cwd|Cwd must be|working directory/i.test(text)
-      ? 'working_dir'
-      : /can't contain null|invalid environment variable/i.test(text)
-        ? 'env'
-        : undefined
+  const about = /chdir to cwd|Cwd must be|working directory/i.test(text)
+    ? 'working_dir'
+    : /can't contain null|invalid environment variable/i.test(text)
+      ? 'env'
+      : undefined
   return about && new Fault('invalid', `${about}: ${text}`)
 }

@@ -1,12 +1,14 @@
-// Keeps containers away from the host. A bridge's gateway is the host itself, so even an internal network reaches every
-// port that listens there; and link-local addresses are where clouds hand out credentials. The rules name all our
-// bridges by their prefix, are the same for every instance, and are looked for again before each start.
+// Keeps containers away from the host and from private networks. A bridge's gateway is the host itself, so even an
+// internal network reaches every port that listens there; link-local addresses are where clouds hand out credentials;
+// and private ones are where others have what needs no password. The rules (`firewall-rules.ts`) name all our bridges by
+// their prefix and are set again before each start.
 import { access } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
 import type Docker from 'dockerode'
 import { Fault, messageOf } from '../fault.ts'
 import { findProgram, runCommand } from './command.ts'
 import { unlessMissing } from './errors.ts'
+import { type Exceptions, ruleScript, rulesAreSet } from './firewall-rules.ts'
 import type { Images } from './images.ts'
 
 export type Firewall = {
@@ -14,25 +16,16 @@ export type Firewall = {
   protect(): Promise<void>
 }
 
-const done = 'rules-are-set'
-
-// The two kinds of iptables keep separate tables: the right one is the one in which the engine made its chain.
-const script = `
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-tables=
-for candidate in iptables iptables-nft iptables-legacy; do
-  command -v "$candidate" >/dev/null 2>&1 || continue
-  if "$candidate" -w 5 -n -L DOCKER-USER >/dev/null 2>&1; then tables=$candidate; break; fi
-done
-if [ -z "$tables" ]; then echo "no iptables here shows the engine's chain DOCKER-USER" >&2; exit 1; fi
-rule() { "$tables" -w 5 -C "$@" 2>/dev/null || "$tables" -w 5 -I "$@"; }
-rule INPUT -i oub+ -j REJECT && rule DOCKER-USER -i oub+ -d 169.254.0.0/16 -j REJECT && echo ${done}
-`
-
 const remembered_ms = 20_000
 const helper_ms = 30_000
 
-export function createFirewall(docker: Docker, images: Images, local_engine: boolean): Firewall {
+export function createFirewall(
+  docker: Docker,
+  images: Images,
+  local_engine: boolean,
+  exceptions: Exceptions,
+): Firewall {
+  const script = ruleScript(exceptions)
   let running: Promise<void> | undefined
   let helped_at = Number.NEGATIVE_INFINITY
 
@@ -74,7 +67,7 @@ export function createFirewall(docker: Docker, images: Images, local_engine: boo
     try {
       await container.start()
       const said = (await text(output)).replace(/[^\x20-\x7e]+/g, ' ').trim()
-      if (!said.endsWith(done)) throw new Error(said || 'it said nothing')
+      if (!said.endsWith(rulesAreSet)) throw new Error(said || 'it said nothing')
     } catch (error) {
       // One that never started is not removed by the engine.
       await unlessMissing(container.remove({ force: true })).catch(() => undefined)

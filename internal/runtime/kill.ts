@@ -1,6 +1,6 @@
 // Ending a command and everything it started. The engine cannot do that: it forgets an exec's processes when its client
 // goes. So each command carries a mark in its environment, which its children inherit wherever they move themselves,
-// and a second exec of the same user looks for the mark.
+// and a second exec looks for the mark.
 import type Docker from 'dockerode'
 
 export const mark = 'OUBLIETTE_EXEC'
@@ -61,17 +61,12 @@ const attempts = 3
 const attempt_ms = 5_000
 
 /** Whether nothing with this mark is left; false when the container would not even run the shell for it. */
-export async function killMarked(
-  container: Docker.Container,
-  token: string,
-  user: string | undefined,
-): Promise<boolean> {
+export async function killMarked(container: Docker.Container, token: string): Promise<boolean> {
   for (let attempt = 0; attempt < attempts; attempt++) {
     const exec = await container.exec({
       Cmd: ['/bin/sh', '-c', script, 'sh', `${mark}=${token}`],
       AttachStdout: true,
       AttachStderr: true,
-      ...(user ? { User: user } : {}),
     })
     const stream = await exec.start({ hijack: true })
     const ended = new Promise<void>((resolve) => {

@@ -16,17 +16,30 @@ export type Names = {
   instance: string
   /** Of the container, and of its network. */
   of(project_id: string): string
-  /** An interface's name has at most 15 characters; the firewall's rules are for all that begin with `oub`. */
-  bridge(project_id: string): string
+  /**
+   * An interface's name has at most 15 characters: `oub`, `i` or `o` for internal or open, four for the instance and
+   * seven for the project. The firewall's rules go by these prefixes.
+   */
+  bridge(project_id: string, mode: 'internal' | 'open'): string
+  /** What the names of all open bridges of this instance begin with. */
+  open_bridges: string
   labels(project_id: string): Record<string, string>
   filter: { label: string[] }
 }
 
+const alphabet = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** Five bits in each character, where `digest` has four. */
+const letters = (length: number, ...parts: string[]): string =>
+  [...Buffer.from(digest(...parts), 'hex').subarray(0, length)].map((byte) => alphabet[byte & 31]).join('')
+
 export function createNames(instance: string): Names {
+  const own = letters(4, instance)
   return {
     instance,
     of: (project_id) => `oubliette-${digest(instance).slice(0, 8)}-${project_id}`,
-    bridge: (project_id) => `oub${digest(instance, project_id).slice(0, 12)}`,
+    bridge: (project_id, mode) => `oub${mode[0]}${own}${letters(7, instance, project_id)}`,
+    open_bridges: `oubo${own}`,
     labels: (project_id) => ({ [labels.instance]: instance, [labels.project]: project_id }),
     filter: { label: [`${labels.instance}=${instance}`] },
   }

@@ -23,7 +23,7 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
     return [...engine, ...host.map(({ cidr }) => cidr)].filter((cidr) => typeof cidr === 'string')
   }
 
-  async function create(project_id: string, mode: NetworkMode): Promise<void> {
+  async function create(project_id: string, mode: Exclude<NetworkMode, 'none'>): Promise<void> {
     for (const subnet of freeSubnets(pool, await usedSubnets(), project_id)) {
       try {
         await docker.createNetwork({
@@ -35,7 +35,7 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
           Attachable: false,
           EnableIPv6: false,
           IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
-          Options: { 'com.docker.network.bridge.name': names.bridge(project_id) },
+          Options: { 'com.docker.network.bridge.name': names.bridge(project_id, mode) },
           Labels: names.labels(project_id),
         })
         return
@@ -77,8 +77,11 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
     async ensure(project_id, mode) {
       if (mode === 'none') return 'none'
       const existing = await find(project_id)
-      if (existing && existing.Internal !== (mode === 'internal')) await remove(project_id)
-      if (!existing || existing.Internal !== (mode === 'internal')) await create(project_id, mode)
+      const fits =
+        existing?.Internal === (mode === 'internal') &&
+        existing.Options?.['com.docker.network.bridge.name'] === names.bridge(project_id, mode)
+      if (existing && !fits) await remove(project_id)
+      if (!fits) await create(project_id, mode)
       return names.of(project_id)
     },
     remove,

@@ -20,6 +20,7 @@ const spec: ContainerSpec = {
   cpus: 2,
   pids: 256,
   read_only_root: true,
+  dns_servers: [],
 }
 const context = { names, engine_cpus: 8, engine_socket: '/var/run/docker.sock', network: 'none' }
 const hostConfig = (over: Partial<ContainerSpec> = {}) =>
@@ -110,6 +111,16 @@ describe('create options', () => {
   })
 })
 
+describe('name servers', () => {
+  it('are those of the config on an open network, and none that answers on an internal one', () => {
+    const dns_servers = ['10.0.0.53']
+    expect(hostConfig({ network: 'open', dns_servers }).Dns).toEqual(dns_servers)
+    expect(hostConfig({ network: 'open' }).Dns).toBeUndefined()
+    expect(hostConfig({ network: 'internal', dns_servers }).Dns).toEqual(['192.0.0.8'])
+    expect(hostConfig({ network: 'none', dns_servers }).Dns).toBeUndefined()
+  })
+})
+
 describe('the hash of a spec', () => {
   it('is the same whatever order things are written in', () => {
     const other = Object.fromEntries(Object.entries(spec).toReversed()) as ContainerSpec
@@ -131,7 +142,12 @@ describe('the hash of a spec', () => {
 
 describe('names', () => {
   it('of bridges fit into an interface name and begin as the firewall expects', () => {
-    expect(names.bridge(spec.project_id)).toMatch(/^oub[0-9a-f]{12}$/)
-    expect(createNames('other').bridge(spec.project_id)).not.toBe(names.bridge(spec.project_id))
+    const { project_id } = spec
+    expect(names.bridge(project_id, 'open')).toMatch(/^oubo[a-z2-7]{11}$/)
+    expect(names.bridge(project_id, 'internal')).toMatch(/^oubi[a-z2-7]{11}$/)
+    expect(names.bridge(project_id, 'open').startsWith(names.open_bridges)).toBe(true)
+    const other = createNames('other')
+    expect(other.open_bridges).not.toBe(names.open_bridges)
+    expect(other.open_bridges).toHaveLength(names.open_bridges.length)
   })
 })

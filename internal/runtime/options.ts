@@ -31,6 +31,19 @@ function checkUser(user: string): void {
     throw new Fault('invalid', `user "${user}" is not "uid:gid" of somebody other than root`)
 }
 
+/** The dummy address of RFC 7600: no host has it. */
+const nobody = '192.0.0.8'
+
+/**
+ * An engine whose own resolver is on loopback would answer containers of internal networks from the host, and so carry
+ * their queries to the internet (CVE-2024-29018). A server of their own makes it ask from their network, where nothing is.
+ */
+function nameServers({ network, dns_servers }: ContainerSpec): { Dns?: string[]; DnsOptions?: string[] } {
+  // Nobody waits ten seconds to learn that there is no answer.
+  if (network === 'internal') return { Dns: [nobody], DnsOptions: ['timeout:1', 'attempts:1'] }
+  return network === 'open' && dns_servers.length > 0 ? { Dns: dns_servers } : {}
+}
+
 export function createOptions(
   spec: ContainerSpec,
   context: { names: Names; engine_cpus: number; engine_socket: string | undefined; network: string },
@@ -74,6 +87,7 @@ export function createOptions(
         BindOptions: { Propagation: 'rprivate' as const },
       })),
       NetworkMode: network,
+      ...nameServers(spec),
       IpcMode: 'private',
       PublishAllPorts: false,
       Memory: memory,

@@ -15,6 +15,8 @@ export type ContainerSpec = {
   mounts: { source: string; target: string; read_only: boolean }[]
   working_dir: string
   network: NetworkMode
+  /** On an open network; the engine's if empty. */
+  dns_servers: string[]
   memory_mb: number
   cpus: number
   pids: number
@@ -33,12 +35,12 @@ export type ContainerState = {
   spec_hash: string
 }
 
+/** No user: a command runs as the container does. Another uid or group would be one of the host on bind mounts. */
 export type ExecRequest = {
   command: string[]
   working_dir?: string
   env?: Record<string, string>
   stdin?: string
-  user?: string
   timeout_seconds: number
   /** Per stream; what is beyond is read and thrown away, and `truncated` says so. */
   output_bytes: number
@@ -81,7 +83,7 @@ export type Owned = {
 export interface Runtime {
   /** Throws `unavailable` when the engine does not answer. */
   ping(signal?: AbortSignal): Promise<{ engine: string; version: string }>
-  /** Makes sure that containers cannot reach the host's ports or link-local addresses; `unavailable` if it cannot. */
+  /** Makes sure that containers cannot reach the host's ports or private addresses; `unavailable` if it cannot. */
   protect(): Promise<void>
   /** Missing: made. Stopped: started. Running: left alone, also when the spec differs (the caller compares hashes). */
   start(spec: ContainerSpec): Promise<ContainerState>

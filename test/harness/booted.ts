@@ -33,14 +33,17 @@ export type Booted = {
 let made = 0
 export const uniqueName = (): string => `p${process.pid}-${Date.now().toString(36)}-${++made}`
 
-export async function boot(options: Omit<BootOptions, 'database_url' | 'embedded'> = {}): Promise<Booted> {
-  const database = await cloneDatabase()
-  const server = await bootServer({ ...options, database_url: database.url }).catch(async (error) => {
-    await database.drop()
-    throw error
-  })
+export async function boot(options: Omit<BootOptions, 'database_url'> = {}): Promise<Booted> {
+  const database = options.embedded ? undefined : await cloneDatabase()
+  const server = await bootServer({ ...options, ...(database ? { database_url: database.url } : {}) }).catch(
+    async (error) => {
+      await database?.drop()
+      throw error
+    },
+  )
   let client = await connect(server, server.admin_token)
-  const pool = new pg.Pool({ connectionString: database.url, max: 2 })
+  // One with a database of its own is looked at from outside only.
+  const pool = new pg.Pool({ connectionString: database?.url ?? 'postgresql://none.invalid', max: 2 })
   pool.on('error', () => undefined)
 
   async function ok(tool: string, args: Args = {}): Promise<Answer> {
@@ -70,7 +73,7 @@ export async function boot(options: Omit<BootOptions, 'database_url' | 'embedded
     async stop() {
       await client.close().catch(() => undefined)
       await pool.end()
-      await server.stop().finally(() => database.drop())
+      await server.stop().finally(() => database?.drop())
     },
   }
 }

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
+import { chown, mkdir, mkdtemp, readdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { stagePath } from '../../internal/runtime/stage.ts'
@@ -26,6 +26,8 @@ export type BootOptions = {
   embedded?: boolean
   database_url?: string
   home?: string
+  /** Run by this user instead of by ours; the home is given to it. */
+  run_as?: { name: string; uid: number; gid: number }
 }
 
 export type TestServer = {
@@ -57,7 +59,7 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL')
 })
 
-function createDaemon(env: NodeJS.ProcessEnv, url: string) {
+function createDaemon(env: NodeJS.ProcessEnv, url: string, run_as: BootOptions['run_as']) {
   let child: ChildProcess | undefined
   let said = ''
   const hear = (chunk: Buffer) => {
@@ -65,7 +67,12 @@ function createDaemon(env: NodeJS.ProcessEnv, url: string) {
   }
 
   async function start(): Promise<void> {
-    const started = spawn(process.execPath, [main, 'serve'], {
+    const serve = [process.execPath, main, 'serve']
+    // Node's own way to start a child as another user takes all its groups away, the engine's too.
+    const [program = '', ...args] = run_as
+      ? ['setpriv', '--reuid', run_as.name, '--regid', String(run_as.gid), '--init-groups', '--', ...serve]
+      : serve
+    const started = spawn(program, args, {
       cwd: checkout,
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -128,15 +135,22 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
   const admin_token = options.env?.OUBLIETTE_ADMIN_TOKEN ?? `oub_${randomBytes(32).toString('hex')}`
   if (options.config)
     await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(options.config, null, 2), { mode: 0o600 })
+  if (options.run_as) {
+    const { uid, gid } = options.run_as
+    await chown(home, uid, gid)
+    if (options.config) await chown(join(home, 'oubliette.jsonc'), uid, gid)
+  }
   const daemon = createDaemon(
     environment({
       OUBLIETTE_HOME: home,
       OUBLIETTE_ADDRESS: `127.0.0.1:${port}`,
       OUBLIETTE_ADMIN_TOKEN: admin_token,
       ...(database_url ? { DATABASE_URL: database_url } : {}),
+      ...(options.run_as ? { HOME: home } : {}),
       ...options.env,
     }),
     url,
+    options.run_as,
   )
 
   /** Each step is tried, whatever became of those before it. */

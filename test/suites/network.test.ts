@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Server } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type Outside, openOutside, privateAddresses } from '../fixtures/outside.ts'
 import { type Booted, boot, containerOf, docker, each, inEngine, instanceOf } from '../harness/booted.ts'
 import { until } from '../harness/wait.ts'
 
@@ -11,8 +12,10 @@ let booted: Booted
 let listener: Server
 let port: number
 let reached = 0
+let outside: Outside
 
 beforeAll(async () => {
+  outside = await openOutside()
   booted = await boot()
   listener = createServer((socket) => {
     reached++
@@ -32,6 +35,7 @@ beforeAll(async () => {
 afterAll(async () => {
   listener?.close()
   await booted?.stop()
+  await outside?.stop()
 })
 
 const connects = async (project_id: string, host: string, to: number): Promise<boolean> =>
@@ -75,10 +79,12 @@ describe.each(modes)('with network %s', (mode) => {
     expect(reached).toBe(heard)
   })
 
-  test('link-local addresses cannot be reached', async () => {
+  test('a link-local address cannot be reached, a public one only from an open network', async () => {
     const project_id = projects.get(mode)!
-    for (const address of ['169.254.169.254', '169.254.0.1'])
-      expect(await connects(project_id, address, 80)).toBe(false)
+    const address = privateAddresses['a link-local address (169.254/16)']
+    expect(await outside.answers(address), 'it answers this machine').toBe(true)
+    expect(await connects(project_id, address, outside.port)).toBe(false)
+    expect(await connects(project_id, outside.public_address, outside.port)).toBe(mode === 'open')
   })
 
   test("another project's container cannot be reached", async () => {

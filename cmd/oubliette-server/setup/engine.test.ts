@@ -13,13 +13,13 @@ test('Debian, Ubuntu and their derivatives are told from others', () => {
 
 test('an engine that answers is used as it is', async () => {
   const engine = { ping: async () => ({ engine: 'docker', version: '1' }) }
-  const where = { home: '/nowhere', docker_host: undefined }
+  const where = { logs: '/nowhere', docker_host: undefined }
   expect(await ensureEngine(engine, where, progress)).toEqual({ engine: 'docker', version: '1' })
 })
 
 test('a DOCKER_HOST that does not answer is named, and nothing is installed', async () => {
   const engine = { ping: () => Promise.reject(new Fault('unavailable', 'connection refused')) }
-  const where = { home: '/nowhere', docker_host: 'tcp://127.0.0.1:1' }
+  const where = { logs: '/nowhere', docker_host: 'tcp://127.0.0.1:1' }
   await expect(ensureEngine(engine, where, progress)).rejects.toThrow(
     'the Docker engine at DOCKER_HOST=tcp://127.0.0.1:1 does not answer: connection refused',
   )

@@ -94,7 +94,7 @@ async function wait(engine: Engine, child: ChildProcess | undefined): Promise<Ve
   return undefined
 }
 
-async function start(engine: Engine, home: string, progress: Progress): Promise<Version> {
+async function start(engine: Engine, logs: string, progress: Progress): Promise<Version> {
   progress.step('starting the Docker engine…')
   if (hasSystemd()) {
     await run(['systemctl', 'enable', '--now', 'docker'], progress)
@@ -104,8 +104,8 @@ async function start(engine: Engine, home: string, progress: Progress): Promise<
       hint: 'systemctl status docker',
     })
   }
-  const log = join(home, 'logs', 'dockerd.log')
-  mkdirSync(join(home, 'logs'), { recursive: true })
+  const log = join(logs, 'dockerd.log')
+  mkdirSync(logs, { recursive: true })
   // Named twice, in the file and as a flag, the engine refuses to start.
   const args = read(daemon_json).includes('live-restore') ? [] : ['--live-restore']
   // After a kill the first start can fail over stale pid files of containerd; the second then succeeds.
@@ -126,7 +126,7 @@ async function start(engine: Engine, home: string, progress: Progress): Promise<
 
 export async function ensureEngine(
   engine: Engine,
-  where: { home: string; docker_host: string | undefined },
+  where: { logs: string; docker_host: string | undefined },
   progress: Progress,
 ): Promise<Version> {
   let reason: string
@@ -159,5 +159,5 @@ export async function ensureEngine(
     throw new Fault('unavailable', `the Docker engine runs (process ${pid}) but does not answer`)
   }
   if (!installed('dockerd')) await install(progress)
-  return (await answers(engine)) ?? start(engine, where.home, progress)
+  return (await answers(engine)) ?? start(engine, where.logs, progress)
 }

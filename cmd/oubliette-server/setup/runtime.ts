@@ -12,6 +12,8 @@ export async function engineOf(settings: Settings, instance: string): Promise<Ru
     instance,
     docker_host: settings.docker_host,
     network_pool: settings.config.network_pool,
+    allowed_networks: settings.config.allowed_networks,
+    dns_servers: settings.config.dns_servers,
     images_dir: join(checkout, 'images'),
     log: createLog({ level: 'warn' }),
   })

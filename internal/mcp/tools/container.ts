@@ -113,7 +113,9 @@ export const containerTool = tool({
           .max(100)
           .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$/, 'is not a user')
           .optional()
-          .describe("Another user than the container's own; never root."),
+          .describe(
+            "Only the container's own user is accepted, as its uid, `uid:gid` or its name in the image; every command runs as that user without further groups.",
+          ),
       }),
       output: z.object({
         exit_code: z.number(),
@@ -123,8 +125,8 @@ export const containerTool = tool({
         timed_out: z.boolean(),
         duration_ms: z.number(),
       }),
-      run: async ({ managers, signal }, { project_id, command, ...rest }) =>
-        await managers.containers.exec(project_id, {
+      run: async ({ managers, signal }, { project_id, command, user, ...rest }) =>
+        await managers.containers.exec(project_id, user, {
           ...rest,
           command: typeof command === 'string' ? ['bash', '-lc', command] : command,
           output_bytes: managers.exec_output_bytes,

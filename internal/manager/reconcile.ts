@@ -30,6 +30,8 @@ type Deps = {
   serial: Serial
   log: Log
   every_seconds: number
+  /** Whether its remote is not cloned yet, perhaps because a clone was cut short. */
+  preparing: (project_id: string) => boolean
   /** There will be no container for its sessions. */
   onGivenUp: (project_id: string, reason: string) => Promise<void>
   /** Whatever else has to be swept, by other managers. */
@@ -103,6 +105,8 @@ export function createReconcile(deps: Deps) {
     const state = await runtime.inspect(project_id)
     const running = state?.status === 'running'
     if (project.wanted === 'running' && !running) return await bringBack(project, ending(state), signal)
+    if (project.wanted === 'running' && deps.preparing(project_id))
+      return void (await containers.bringUp(project_id, {}, signal))
     if (project.wanted === 'stopped' && running) await runtime.stop(project_id, 10)
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
     if (status !== project.container_status)
@@ -117,6 +121,8 @@ export function createReconcile(deps: Deps) {
     const work = attempt('reconciliation', project_id, () =>
       deps.serial(project_id, (signal) => compare(project_id, signal)),
     )
+    // A clone takes as long as its remote likes.
+    if (deps.preparing(project_id)) return
     // When we are closing, there is nothing more to wait for.
     const patience = sleep(patience_ms, undefined, { signal: ended.signal, ref: false }).catch(
       () => undefined,

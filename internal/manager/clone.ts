@@ -15,8 +15,8 @@ const shownCharacters = 1000
 const script = `
 part=.oubliette-clone.part
 whole=.oubliette-clone
+rm -rf "$part" || exit
 if [ ! -e "$whole" ]; then
-  rm -rf "$part" || exit
   if [ -n "$(ls -A)" ]; then
     echo "the workspace is not empty: move its files away and start the container again" >&2
     exit 1

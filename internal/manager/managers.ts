@@ -257,6 +257,7 @@ export function createManagers(deps: ManagersDeps) {
     projects,
     containers,
     preparing: (project_id) => preparing.has(project_id),
+    unprepared: workspaces.unprepared,
     every_seconds: config.reconcile_seconds,
     also: [
       dispatch.sweep,

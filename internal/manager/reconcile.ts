@@ -32,6 +32,8 @@ type Deps = {
   every_seconds: number
   /** Whether its remote is not cloned yet, perhaps because a clone was cut short. */
   preparing: (project_id: string) => boolean
+  /** Nothing prepares its workspaces any more. */
+  unprepared: (project_id: string, reason: string) => Promise<void>
   /** There will be no container for its sessions. */
   onGivenUp: (project_id: string, reason: string) => Promise<void>
   /** Whatever else has to be swept, by other managers. */
@@ -84,6 +86,7 @@ export function createReconcile(deps: Deps) {
     if (failures >= mostFailures) {
       const given_up = `${reason}; given up after ${failures} starts`
       await deps.onGivenUp(project.id, given_up)
+      await deps.unprepared(project.id, given_up)
       return await saveContainer(store.db, project.id, { status: 'failed', reason: given_up })
     }
     await saveContainer(store.db, project.id, { status: 'failed', reason, failures: failures + 1 })

@@ -226,6 +226,7 @@ describe('a container', () => {
     expect(status).toBe(404)
     expect(text).not.toContain('refs/heads')
     expect(remote.seen.length).toBe(before)
+    expect((await asDroid(refs)).text).toContain('refs/heads/main')
   })
 
   test('gets the one remote by the one path, also when it names another by an absolute address', async () => {

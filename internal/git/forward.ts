@@ -3,6 +3,7 @@
 // never passed on: of an error only its text is used, without the credential.
 import { Agent as HttpAgent, type IncomingMessage, request as overHttp, type ServerResponse } from 'node:http'
 import { Agent as HttpsAgent, request as overHttps } from 'node:https'
+import type { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Credential } from '../config-models.ts'
 import { Fault, messageOf } from '../fault.ts'
@@ -80,6 +81,8 @@ export type Exchange = {
   request: IncomingMessage
   response: ServerResponse
   signal: AbortSignal
+  /** Holds the bytes of one direction to the rate of the container. */
+  throttle: () => Transform
 }
 
 export function createForward(options: { silence_ms: number }) {
@@ -89,7 +92,7 @@ export function createForward(options: { silence_ms: number }) {
   const plain = new HttpAgent(common)
   const secure = new HttpsAgent(common)
 
-  async function ask({ route, base, credential, request, signal }: Exchange) {
+  async function ask({ route, base, credential, request, signal, throttle }: Exchange) {
     const target = targetOf(base, route)
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
     const how = {
@@ -109,7 +112,7 @@ export function createForward(options: { silence_ms: number }) {
     )
     if (route.method === 'GET') outgoing.end()
     else {
-      request.pipe(outgoing)
+      request.pipe(throttle()).pipe(outgoing)
       request.once('close', () => {
         if (!request.complete) outgoing.destroy()
       })
@@ -176,7 +179,7 @@ export function createForward(options: { silence_ms: number }) {
         bytes += chunk.length
       })
       // A stream that broke must not look like one that ended: the pipeline destroys the response then.
-      await pipeline(incoming, createScrub(secrets), response)
+      await pipeline(incoming, exchange.throttle(), createScrub(secrets), response)
       return { base, bytes }
     },
     close() {

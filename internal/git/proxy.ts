@@ -13,6 +13,7 @@ import { createForward } from './forward.ts'
 import { baseOf, isProxied, routeOf, type Service, secretForms } from './remote.ts'
 import { scrubText } from './scrub.ts'
 import { createSlots } from './slots.ts'
+import { createThrottle } from './throttle.ts'
 
 /** `holder` names whose key it is: when that ends, its requests end. */
 export type Holder = { holder: string; allowed: readonly Service[] }
@@ -43,6 +44,7 @@ const longest_ms = 60 * 60_000
 const at_once = 16
 const patience_ms = 120_000
 const remembered = 1000
+const bytes_per_second = 64 * 1024 * 1024
 
 // Git shows the text of a refusal, except with 401, where it asks for a password instead.
 const statusOf: Record<Kind, number> = {
@@ -65,6 +67,7 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
   const connections = createConnections()
   const slots = createSlots(at_once, patience_ms)
   const forward = createForward({ silence_ms: deps.silence_ms ?? silence_ms })
+  const throttle = createThrottle(bytes_per_second)
   const warn = sparsely(log)
   /** By holder: what ends its requests. */
   const under_way = new Map<string, Set<AbortController>>()
@@ -135,6 +138,7 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
         request,
         response,
         signal: held.signal,
+        throttle: () => throttle(project_id),
       })
       remember(project_id, remote_url, found)
       const ms = Math.round(performance.now() - begun)

@@ -44,7 +44,10 @@ export type DroidConfig = z.infer<typeof droidSchema>
 export const credentialSchema = z.strictObject({
   provider: z.enum(['git', ...modelProviders]).describe('What it is for: `git`, or a model provider.'),
   key: z.string().min(1).describe('The secret itself, or `${env:NAME}` to take it from the environment.'),
-  username: z.string().optional().describe('For `git`: the user name that goes with it.'),
+  username: z
+    .string()
+    .optional()
+    .describe('For `git`: the user name that goes with it; x-access-token if left out.'),
   base_url: z
     .url({ protocol: /^https?$/ })
     .optional()

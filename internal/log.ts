@@ -35,7 +35,7 @@ export class Secret {
   }
 }
 
-export const mask = (text: string): string => text.replace(/\b(oubs?_)[0-9a-f]{64}\b/g, `$1${redacted}`)
+export const mask = (text: string): string => text.replace(/\b(oub[sg]?_)[0-9a-f]{64}\b/g, `$1${redacted}`)
 
 function plain(value: unknown): unknown {
   if (!(value instanceof Error)) return value

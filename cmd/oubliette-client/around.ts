@@ -18,6 +18,8 @@ export type Around = {
   journal_limit_bytes: number
   /** Where droids find their models: the provider's name comes next. */
   models_url: string
+  /** The remote of the project, if git reaches it through the server. */
+  remote_url?: string
   log: Log
   proof(): string
 }
@@ -52,6 +54,7 @@ export function lookAround(env: NodeJS.ProcessEnv, log: Log, models_url: string)
     pipes: createPipeMaker(scratch_dir, (error) => log.warn('mkfifo does not work here', { error })),
     journal_limit_bytes: Number(env.OUBLIETTE_JOURNAL_BYTES) || 64 * 1024 * 1024,
     models_url,
+    ...(env.OUBLIETTE_REMOTE_URL ? { remote_url: env.OUBLIETTE_REMOTE_URL } : {}),
     log,
     proof: () => readFileSync(join(dirname(socket), places.proof), 'utf8').trim(),
   }

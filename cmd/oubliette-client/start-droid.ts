@@ -9,6 +9,7 @@ import { startShell } from '../../internal/droid/shell.ts'
 import { Fault } from '../../internal/fault.ts'
 import type { StartSession } from '../../internal/relay/protocol.ts'
 import type { Around } from './around.ts'
+import { withGit } from './git.ts'
 
 const isThere = (command: string, path = ''): boolean =>
   command.includes('/') ? existsSync(command) : path.split(':').some((it) => existsSync(join(it, command)))
@@ -21,7 +22,8 @@ export function startDroid(command: StartSession, around: Around, sink: Sink): D
     OUBLIETTE_MODELS_URL: around.models_url,
     ...(command.api_key === undefined ? {} : { OUBLIETTE_API_KEY: command.api_key }),
   }
-  const env: Record<string, string> = { ...around.env, ...droid.env, ...command.env, ...own }
+  const given = { ...droid.env, ...command.env, ...own }
+  const env: Record<string, string> = withGit({ ...around.env, ...given }, around, command.api_key)
   if (droid.kind === 'shell')
     return startShell({
       session_id,
@@ -60,7 +62,7 @@ export function startDroid(command: StartSession, around: Around, sink: Sink): D
     session_id,
     workspace_dir,
     // What the config says goes before what we know of the agent.
-    env: { ...around.env, ...setup.env, ...droid.env, ...command.env, ...own },
+    env: withGit({ ...around.env, ...setup.env, ...given }, around, command.api_key),
     command: droid.command,
     marked: isThere('bash', env.PATH),
     args: [...(droid.args ?? []), ...(setup.args ?? [])],

@@ -12,6 +12,7 @@ import type { ExecCommand, HelloAnswer, StartSession } from '../../internal/rela
 import { PROTOCOL_VERSION } from '../../internal/relay/wire.ts'
 import { lookAround, socketOf } from './around.ts'
 import { fitFrame } from './fit-frame.ts'
+import { withGit } from './git.ts'
 import { listenForModels } from './models.ts'
 import { openSession, type Session } from './session.ts'
 import { keepConnected } from './uplink.ts'
@@ -79,13 +80,18 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       return { accepted: true }
     },
     async exec(params, call) {
-      const result = await exec(params as ExecCommand, {
-        env: around.env,
-        default_dir: process.cwd(),
-        scratch_dir: around.scratch_dir,
-        pipes: around.pipes,
-        signal: call.signal,
-      })
+      const { git_key, ...request } = params as ExecCommand
+      const env = withGit({ ...around.env, ...request.env }, around, git_key)
+      const result = await exec(
+        { ...request, env },
+        {
+          env: around.env,
+          default_dir: process.cwd(),
+          scratch_dir: around.scratch_dir,
+          pipes: around.pipes,
+          signal: call.signal,
+        },
+      )
       return fitFrame(result)
     },
     ping: () => ({ now: new Date().toISOString() }),

@@ -3,6 +3,7 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import type { Config } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
+import { isProxied } from '../git/remote.ts'
 import { defaultWorkspace } from '../ids.ts'
 import type { Log } from '../log.ts'
 import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } from '../runtime/runtime.ts'
@@ -38,8 +39,12 @@ export type ContainersDeps = {
   owner: { uid: number; gid: number }
   client: ClientInContainer
   log: Log
+  /** Projects whose remote is not cloned yet. */
+  preparing: ReadonlySet<string>
   /** Runs after a container was started, before the start is answered. */
   prepare: (project: ProjectWithContainer, progress: Progress, signal: AbortSignal) => Promise<void>
+  /** What `prepare` did not come to, because the start failed. */
+  unprepared: (project_id: string, error: string) => Promise<void>
   /** Makes the project's socket in its directory, so that the main process finds it. */
   listen: (project_id: string) => Promise<void>
   /** It was stopped on purpose: what lived in it is told so. */
@@ -99,6 +104,10 @@ export function createContainers(deps: ContainersDeps) {
         LANG: 'C.UTF-8',
         PATH: deps.client.path,
         OUBLIETTE_PROJECT_ID: project.id,
+        // Where it goes through the server: git in the container is told so by the supervisor.
+        ...(project.remote_url && isProxied(project.remote_url)
+          ? { OUBLIETTE_REMOTE_URL: project.remote_url }
+          : {}),
       },
       mounts,
       working_dir: `${containerPaths.workspaces}/${defaultWorkspace}`,
@@ -153,6 +162,9 @@ export function createContainers(deps: ContainersDeps) {
       return { ...state, tampered, repaired }
     } catch (error) {
       await saveContainer(store.db, project_id, { status: 'failed', reason: messageOf(error) })
+      // What is only unavailable may be there in a moment: the reconciler tries again.
+      if (!(error instanceof Fault && error.kind === 'unavailable'))
+        await deps.unprepared(project_id, messageOf(error))
       throw error
     }
   }
@@ -174,6 +186,9 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   async function stop(project_id: string, grace_seconds: number): Promise<void> {
+    // A clone may take minutes; whoever stops the container does not wait for it.
+    if (deps.preparing.has(project_id))
+      deps.serial.interrupt(project_id, new Fault('conflict', 'the container is being stopped'))
     await deps.serial(project_id, async () => {
       const { container_status } = await projects.require(project_id)
       await saveContainer(store.db, project_id, { wanted: 'stopped' })

@@ -36,12 +36,18 @@ export type DispatchDeps = {
   finish: (session_id: string) => Promise<void>
   /** The droid that the prompt was for is gone: start it again with this turn. */
   restart: (command: Due) => Promise<void>
+  /** Whether the workspace of its droids is not there yet: they are started afterwards. */
+  preparing: (project_id: string) => boolean
   /** The model provider that a droid uses in a project; a fault if it needs one and there is none. */
   provider: (project_id: string, droid: string) => Promise<string | undefined>
 }
 
 const gone = (error: unknown) =>
   error instanceof Fault && (error.kind === 'unavailable' || error.kind === 'timeout')
+
+/** Sessions whose droid is still to be started: what follows for them waits as well. */
+const startingIn = (commands: CommandRow[]) =>
+  new Set(commands.filter(({ kind }) => kind === 'start').map(({ session_id }) => session_id))
 
 export function createDispatch(deps: DispatchDeps) {
   const { store, relay, containers, config, keys, log } = deps
@@ -137,16 +143,19 @@ export function createDispatch(deps: DispatchDeps) {
     const commands = await pendingCommands(db, project_id)
     if (commands.length === 0 || closed) return
     let link = relay.supervisor(project_id)
+    let waiting = commands
     if (link) {
-      for (const command of commands) enqueue(link, command)
-      return
+      const starting = deps.preparing(project_id) ? startingIn(commands) : undefined
+      for (const command of commands) if (!starting?.has(command.session_id)) enqueue(link, command)
+      waiting = commands.filter(({ session_id }) => starting?.has(session_id))
+      if (waiting.length === 0) return
     }
     try {
-      link = await linkFor(project_id, commands)
+      link = await linkFor(project_id, waiting)
     } catch (error) {
       if (closed) return
       log.warn('a container for sessions is not to be had', { project_id, reason: messageOf(error) })
-      for (const session_id of new Set(commands.map((command) => command.session_id)))
+      for (const session_id of new Set(waiting.map((command) => command.session_id)))
         await deps.fail(session_id, messageOf(error))
       return
     }
@@ -155,7 +164,7 @@ export function createDispatch(deps: DispatchDeps) {
       for (const command of await pendingCommands(db, project_id)) enqueue(link, command)
       return
     }
-    for (const command of commands) {
+    for (const command of waiting) {
       await deleteCommand(db, command.id)
       if (command.kind === 'end') await deps.finish(command.session_id)
     }
@@ -172,7 +181,7 @@ export function createDispatch(deps: DispatchDeps) {
     /** The first command of a session that was just made: nothing can be before it, so nothing has to be read. */
     first(command: Due, row: SessionRow): void {
       const link = relay.supervisor(row.project_id)
-      if (link && !closed) enqueue(link, command, row)
+      if (link && !closed && !deps.preparing(row.project_id)) enqueue(link, command, row)
       else soon(row.project_id)
     },
     /** Part of the reconciler's sweep: after a crash, this is the recovery. */

@@ -4,31 +4,37 @@ import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
 import { createTrash } from '../files/trash.ts'
+import { services } from '../git/remote.ts'
 import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { createRelay, type Relay } from '../relay/relay.ts'
+import { onRequestPath } from '../relay/request-path.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import { beginDroidCall } from '../store/callers.ts'
 import type { Store } from '../store/open.ts'
 import { allProjects } from '../store/projects.ts'
 import { isOver } from '../store/sessions.ts'
+import { preparingProjects } from '../store/workspaces.ts'
 import { createApprovals } from './approvals.ts'
 import { createAudit } from './audit.ts'
 import { createCallerRequests } from './caller-requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
 import { createChanges } from './changes.ts'
+import { createClone } from './clone.ts'
 import { containerUser } from './container-user.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
 import { createDirectories } from './directories.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
 import { createEventLog } from './event-log.ts'
 import { createFormerLives } from './former-lives.ts'
+import { createGitUse } from './git-use.ts'
 import { layoutOf } from './layout.ts'
 import { createLimits } from './limits.ts'
 import type { Committed } from './log-writer.ts'
 import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
+import { createProjectCreation } from './project-creation.ts'
 import { createGrants } from './project-grants.ts'
 import { createProjects } from './projects.ts'
 import { createReconcile } from './reconcile.ts'
@@ -80,6 +86,7 @@ function remembered(projectOf: (id: string) => Promise<string | undefined>) {
 /** Whose project an id belongs to, or projects; the door asks before it decides. */
 type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
 
+const firstRequestMs = 10_000
 /** A heavier message of a droid counts as several. */
 const messageWeight = 16 * 1024
 
@@ -102,7 +109,12 @@ export function createManagers(deps: ManagersDeps) {
   const events = createEventLog({
     store,
     wake,
-    listeners: [identities.onCommit, ...deps.onCommit, forgetRequests],
+    listeners: [
+      identities.onCommit,
+      (committed) => git.onCommit(committed),
+      ...deps.onCommit,
+      forgetRequests,
+    ],
   })
   /** Nobody waits for what the droid of a session that is over had asked for. */
   function forgetRequests({ rows }: Committed): void {
@@ -111,6 +123,8 @@ export function createManagers(deps: ManagersDeps) {
         .cancelAll(id)
         .catch((error: unknown) => log.warn('requests stay open', { session_id: id, error }))
   }
+  /** Projects whose remote is not cloned yet. */
+  const preparing = new Set<string>()
   const callerTools = createCallerTools({ store, schema: deps.schema })
   const callerRequests = createCallerRequests({ store, events, tools: callerTools, log })
   const trash = createTrash({ directory: layout.trash, log })
@@ -128,6 +142,7 @@ export function createManagers(deps: ManagersDeps) {
     keys,
     events,
     wake,
+    preparing,
   }
   const soon = (project_id: string): void => dispatch.soon(project_id)
 
@@ -146,6 +161,7 @@ export function createManagers(deps: ManagersDeps) {
   const workspaces = createWorkspaces({
     ...common,
     projects,
+    clone: (project_id, remote_url, signal) => clone(project_id, remote_url, signal),
     inUse: (project_id, id) => sessions.inUse(project_id, id),
   })
   const sessions = createSessions({
@@ -198,19 +214,34 @@ export function createManagers(deps: ManagersDeps) {
       authenticate: identities.identify,
       droid: deps.droid,
     },
-    http: (project_id, socket) => models.accept(project_id, socket),
+    http: (project_id, socket) =>
+      onRequestPath(socket, { prefix: '/git/', silence_ms: firstRequestMs }, (to_git) =>
+        (to_git ? git : models).accept(project_id, socket),
+      ),
   })
+  const git = createGitUse({ ...common, projects, identify: identities.identify, pace })
+  const clone = createClone({ relay, git })
   const models = createModelUse({ ...common, sessions, identify: identities.identify, pace })
   const containers: Containers = createContainers({
     ...common,
     projects,
     client: deps.client,
     prepare: workspaces.prepare,
+    unprepared: workspaces.unprepared,
     listen: async (project_id) =>
       await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner }),
-    onStop: (project_id) => sessions.failAll(project_id, 'the container was stopped'),
-    supervisorExec: (project_id, { signal, ...request }) =>
-      relay.supervisor(project_id)?.send('exec', request, { signal }),
+    onStop: async (project_id) => {
+      await sessions.failAll(project_id, 'the container was stopped')
+      await workspaces.unprepared(project_id)
+    },
+    supervisorExec: (project_id, { signal, ...request }) => {
+      const link = relay.supervisor(project_id)
+      if (!link) return undefined
+      const issued = git.issue(project_id, services)
+      return link
+        .send('exec', { ...request, git_key: issued.key }, { signal })
+        .finally(() => issued[Symbol.dispose]())
+    },
   })
   const dispatch: Dispatch = createDispatch({
     ...common,
@@ -220,6 +251,7 @@ export function createManagers(deps: ManagersDeps) {
     fail,
     finish: async (session_id) => await sessions.over(session_id, 'completed', 'ended'),
     restart: sessions.restart,
+    preparing: (project_id) => preparing.has(project_id),
     provider: async (project_id, droid) =>
       droid === 'shell' ? undefined : providerOf(common, await projects.require(project_id), droid),
   })
@@ -244,6 +276,8 @@ export function createManagers(deps: ManagersDeps) {
     ...common,
     projects,
     containers,
+    preparing: (project_id) => preparing.has(project_id),
+    unprepared: workspaces.unprepared,
     every_seconds: config.reconcile_seconds,
     also: [
       // In the background: the other sweeps do not wait for large trees.
@@ -270,6 +304,7 @@ export function createManagers(deps: ManagersDeps) {
   return {
     owners,
     projects,
+    projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
     workspaces,
     sessions,
@@ -295,6 +330,7 @@ export function createManagers(deps: ManagersDeps) {
     /** The sockets of all containers that may still run, so that their supervisors find us at once. */
     async listen() {
       listening = false
+      for (const project_id of await preparingProjects(store.db)) preparing.add(project_id)
       for (const project of await allProjects(store.db))
         if (project.wanted === 'running' && !project.deleting_at)
           await relay.open(project.id, { directory: layout.socketDir(project.id), ...owner })
@@ -310,6 +346,7 @@ export function createManagers(deps: ManagersDeps) {
       await dispatch.close()
       await relay.dispose()
       await models.close()
+      git.close()
       callerRequests.stop()
       await events.close()
       await audit.close()

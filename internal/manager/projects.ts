@@ -16,6 +16,7 @@ import type { PageRequest } from '../store/page.ts'
 import * as rows from '../store/projects.ts'
 import { insertWorkspace } from '../store/workspaces.ts'
 import type { Directories } from './directories.ts'
+import { checkRemote } from './git-use.ts'
 import type { Layout } from './layout.ts'
 import { type ProjectChange, parseGrant, requireMayChange, requireMayGrant } from './project-boundaries.ts'
 import type { Serial } from './serial.ts'
@@ -37,6 +38,8 @@ export type ProjectsDeps = {
   log: Log
   /** Writes a change of the grant when nothing stands against it. */
   regrant: (project_id: string, grant: string | null, write: (trx: Db) => Promise<void>) => Promise<void>
+  /** Projects whose remote is not cloned yet. */
+  preparing: Set<string>
   /** Called before anything of a project is removed. */
   beforeDelete: ((project_id: string) => Promise<void>)[]
   afterDelete: (() => void)[]
@@ -71,6 +74,7 @@ export function createProjects(deps: ProjectsDeps) {
       credential_refs: row.credential_refs,
       api_scope_grant: row.api_scope_grant,
       default_workspace_id: defaultWorkspace as string,
+      default_workspace: { state: row.workspace_state, prepare_error: row.workspace_error },
       container: {
         wanted: row.wanted,
         status: row.container_status,
@@ -106,10 +110,15 @@ export function createProjects(deps: ProjectsDeps) {
           hint: `types are ${types.join(', ')}`,
         })
     }
-    if (fields.remote_url && fields.network === 'none')
-      throw new Fault('invalid', 'remote_url cannot be cloned with network none', {
-        hint: 'use network open',
-      })
+    if (fields.remote_url)
+      checkRemote(
+        {
+          remote_url: fields.remote_url,
+          network: fields.network ?? 'open',
+          credential_refs: fields.credential_refs ?? [],
+        },
+        deps.credentials,
+      )
   }
 
   /** As it is stored. */
@@ -151,37 +160,44 @@ export function createProjects(deps: ProjectsDeps) {
     const at = new Date().toISOString()
     try {
       await store.transact(async (trx) => {
-        await rows.insertProject(trx, {
-          id,
-          name: fields.name,
-          description: fields.description ?? '',
-          container_type: settled.container_type,
-          image: fields.image ?? null,
-          droid: fields.droid ?? null,
-          model: fields.model ?? null,
-          remote_url: fields.remote_url ?? null,
-          init_git: fields.init_git ?? true,
-          workspace_isolation: fields.workspace_isolation ?? false,
-          protected_paths: JSON.stringify(fields.protected_paths ?? []),
-          network: settled.network,
-          limits: JSON.stringify(fields.limits ?? {}),
-          disabled_tools: JSON.stringify(fields.disabled_tools ?? []),
-          mcp_servers: JSON.stringify(fields.mcp_servers ?? []),
-          credential_refs: JSON.stringify(fields.credential_refs ?? []),
-          api_scope_grant,
-          created_by: caller.id,
-          idempotency_key,
-          idempotency_hash: idempotency_key === null ? null : hash,
-          created_at: at,
-          updated_at: at,
-        })
+        await rows.insertProject(
+          trx,
+          {
+            id,
+            name: fields.name,
+            description: fields.description ?? '',
+            container_type: settled.container_type,
+            image: fields.image ?? null,
+            droid: fields.droid ?? null,
+            model: fields.model ?? null,
+            remote_url: fields.remote_url ?? null,
+            init_git: fields.init_git ?? true,
+            workspace_isolation: fields.workspace_isolation ?? false,
+            protected_paths: JSON.stringify(fields.protected_paths ?? []),
+            network: settled.network,
+            limits: JSON.stringify(fields.limits ?? {}),
+            disabled_tools: JSON.stringify(fields.disabled_tools ?? []),
+            mcp_servers: JSON.stringify(fields.mcp_servers ?? []),
+            credential_refs: JSON.stringify(fields.credential_refs ?? []),
+            api_scope_grant,
+            created_by: caller.id,
+            idempotency_key,
+            idempotency_hash: idempotency_key === null ? null : hash,
+            created_at: at,
+            updated_at: at,
+          },
+          // The clone needs it; after a crash the reconciler starts it.
+          fields.remote_url ? 'running' : 'stopped',
+        )
         await insertWorkspace(trx, {
           project_id: id,
           id: defaultWorkspace,
           is_default: true,
           created_by: caller.id,
+          state: fields.remote_url ? 'preparing' : 'pending',
         })
       })
+      if (fields.remote_url) deps.preparing.add(id)
     } catch (error) {
       const before =
         idempotency_key === null
@@ -211,11 +227,19 @@ export function createProjects(deps: ProjectsDeps) {
   async function update(caller: Caller, project_id: string, given: Partial<ProjectChange>) {
     const row = await require(project_id)
     const change = { ...given, api_scope_grant: await grantIn(given.api_scope_grant, project_id) }
+    const checked = {
+      ...change,
+      network: change.network ?? row.network,
+      // Only where the change could make them contradict each other.
+      ...(change.network !== undefined || change.credential_refs !== undefined
+        ? { remote_url: row.remote_url, credential_refs: change.credential_refs ?? row.credential_refs }
+        : {}),
+    }
     const { protected_paths, limits, disabled_tools, mcp_servers, credential_refs, ...plain } = change
     const permit = (before: rows.ProjectRow) =>
       requireMayChange(caller, { ...before, limits: effectiveLimits(config, before) }, change)
     permit(row)
-    await check({ ...change, network: change.network ?? row.network })
+    await check(checked)
     const write = async (trx: Db) => {
       const before = await rows.lockProject(trx, project_id)
       if (!before || before.deleting_at) throw unknown('project', project_id)
@@ -256,6 +280,7 @@ export function createProjects(deps: ProjectsDeps) {
       await rm(layout.socketDir(project_id), { recursive: true, force: true })
       await deps.directories.discardProject(project_id)
       await store.transact(async (trx) => await rows.deleteProjectRows(trx, project_id))
+      deps.preparing.delete(project_id)
       for (const hook of deps.afterDelete) hook()
       return { project_id, deleted: true, existed: row !== undefined }
     })

@@ -34,6 +34,10 @@ type Deps = {
   serial: Serial
   log: Log
   every_seconds: number
+  /** Whether its remote is not cloned yet, perhaps because a clone was cut short. */
+  preparing: (project_id: string) => boolean
+  /** Nothing prepares its workspaces any more. */
+  unprepared: (project_id: string, reason: string) => Promise<void>
   /** There will be no container for its sessions. */
   onGivenUp: (project_id: string, reason: string) => Promise<void>
   /** Whatever else has to be swept, by other managers. */
@@ -86,6 +90,7 @@ export function createReconcile(deps: Deps) {
     if (failures >= mostFailures) {
       const given_up = `${reason}; given up after ${failures} starts`
       await deps.onGivenUp(project.id, given_up)
+      await deps.unprepared(project.id, given_up)
       return await saveContainer(store.db, project.id, { status: 'failed', reason: given_up })
     }
     await saveContainer(store.db, project.id, { status: 'failed', reason, failures: failures + 1 })
@@ -120,6 +125,8 @@ export function createReconcile(deps: Deps) {
       return tampered
         ? await holdBack(project, tamperedFault(tampered))
         : await bringBack(project, ending(state), signal)
+    if (project.wanted === 'running' && deps.preparing(project_id))
+      return void (await containers.bringUp(project_id, {}, signal))
     if (project.wanted === 'stopped' && running) await runtime.stop(project_id, 10)
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
     if (status !== project.container_status)
@@ -134,6 +141,8 @@ export function createReconcile(deps: Deps) {
     const work = attempt('reconciliation', project_id, () =>
       deps.serial(project_id, (signal) => compare(project_id, signal)),
     )
+    // A clone takes as long as its remote likes.
+    if (deps.preparing(project_id)) return
     // When we are closing, there is nothing more to wait for.
     const patience = sleep(patience_ms, undefined, { signal: ended.signal, ref: false }).catch(
       () => undefined,

@@ -1,7 +1,6 @@
 // Working directories of a project: resolved, prepared with git by the container itself, read and written from
 // outside without leaving them.
 import type { Caller } from '../auth/caller.ts'
-import type { Credential } from '../config.ts'
 import { Fault, messageOf, unknown } from '../fault.ts'
 import * as files from '../files/files.ts'
 import { defaultWorkspace, newWorkspaceId } from '../ids.ts'
@@ -21,9 +20,12 @@ export type WorkspacesDeps = {
   layout: Layout
   projects: Projects
   directories: Directories
-  credentials: ReadonlyMap<string, Credential>
   owner: { uid: number; gid: number }
   log: Log
+  /** Projects whose remote is not cloned yet: no droid starts in them before. */
+  preparing: Set<string>
+  /** Clones the remote in the project's container; the error in words, or nothing. */
+  clone: (project_id: string, remote_url: string, signal: AbortSignal | undefined) => Promise<string | null>
   /** Whether something lives in a workspace, in words, or nothing. */
   inUse: (project_id: string, workspace_id: string) => Promise<string | undefined>
 }
@@ -33,6 +35,7 @@ const shown = (row: rows.WorkspaceRow) => ({
   project_id: row.project_id,
   is_default: row.is_default,
   path: `${containerPaths.workspaces}/${row.id}`,
+  state: row.state,
   prepared_at: row.prepared_at,
   prepare_error: row.prepare_error,
   created_at: row.created_at,
@@ -40,10 +43,7 @@ const shown = (row: rows.WorkspaceRow) => ({
   last_used_at: row.last_used_at,
 })
 
-// Reads the user name and the secret from the environment of this one process: not in the URL, not on disk.
-const credentialHelper =
-  '!f() { echo "username=$OUBLIETTE_GIT_USERNAME"; echo "password=$OUBLIETTE_GIT_PASSWORD"; }; f'
-const cloneSeconds = 600
+const initSeconds = 60
 
 export function createWorkspaces(deps: WorkspacesDeps) {
   const { store, layout, projects, runtime, directories } = deps
@@ -102,51 +102,40 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     return { workspace_id, deleted: true as const }
   }
 
-  async function git(
-    project: ProjectWithContainer,
+  /** An image without git is no reason to refuse a workspace. */
+  async function init(
+    project_id: string,
     id: string,
     signal: AbortSignal | undefined,
   ): Promise<string | null> {
-    const working_dir = `${containerPaths.workspaces}/${id}`
-    const clone = project.remote_url !== null && id === defaultWorkspace
-    if (!clone && !project.init_git) return null
-    const name = clone
-      ? project.credential_refs.find((ref) => deps.credentials.get(ref)?.provider === 'git')
-      : undefined
-    const credential = name ? deps.credentials.get(name) : undefined
-    const command = clone
-      ? [
-          'git',
-          ...(credential ? ['-c', `credential.helper=${credentialHelper}`] : []),
-          'clone',
-          '--',
-          project.remote_url!,
-          '.',
-        ]
-      : ['git', 'init', '--quiet', '--initial-branch=main']
-    const { exit_code, stderr, timed_out } = await runtime.exec(project.id, {
-      command,
-      working_dir,
-      env: {
-        GIT_TERMINAL_PROMPT: '0',
-        ...(credential && {
-          OUBLIETTE_GIT_USERNAME: credential.username ?? 'x-access-token',
-          OUBLIETTE_GIT_PASSWORD: credential.key.reveal(),
-        }),
-      },
-      timeout_seconds: cloneSeconds,
+    const { exit_code, stderr } = await runtime.exec(project_id, {
+      command: ['git', 'init', '--quiet', '--initial-branch=main'],
+      working_dir: `${containerPaths.workspaces}/${id}`,
+      timeout_seconds: initSeconds,
       output_bytes: 16_384,
       signal,
     })
-    if (exit_code === 0) return null
-    // An image without git is no reason to refuse a workspace, unless something had to be cloned.
-    if (exit_code === 127 && !clone) return null
-    return timed_out
-      ? `git took longer than ${cloneSeconds} s`
-      : `git: ${stderr.trim().split('\n').at(-1) ?? `exit code ${exit_code}`}`
+    if (exit_code === 0 || exit_code === 127) return null
+    return `git: ${stderr.trim().split('\n').at(-1) ?? `exit code ${exit_code}`}`
   }
 
-  /** Sets up git in every workspace where that is still to be done. A failure is kept in the row and tried again. */
+  async function prepareOne(
+    project: ProjectWithContainer,
+    id: string,
+    progress: (message: string) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<string | null> {
+    if (id === defaultWorkspace && project.remote_url) {
+      progress('cloning the remote into the default workspace')
+      return await deps.clone(project.id, project.remote_url, signal)
+    }
+    return project.init_git ? await init(project.id, id, signal) : null
+  }
+
+  /**
+   * Sets up git in every workspace where that is still to be done. A failure is kept in the row and tried again at the next
+   * start; what ends only because the server or the container ends is thrown and stays `preparing`.
+   */
   async function prepare(
     project: ProjectWithContainer,
     progress: (message: string) => void,
@@ -154,13 +143,28 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   ): Promise<void> {
     for (const { id } of await rows.unpreparedWorkspaces(db, project.id)) {
       signal?.throwIfAborted()
-      if (project.remote_url && id === defaultWorkspace)
-        progress('cloning the remote into the default workspace')
-      const error = await git(project, id, signal).catch(messageOf)
+      if (id === defaultWorkspace && project.remote_url) deps.preparing.add(project.id)
+      await rows.saveState(db, project.id, id, { state: 'preparing' })
+      const error = await prepareOne(project, id, progress, signal).catch((thrown: unknown) => {
+        if (thrown instanceof Fault && thrown.kind === 'unavailable') throw thrown
+        signal?.throwIfAborted()
+        return messageOf(thrown)
+      })
       if (error)
-        deps.log.warn('workspace is not prepared', { project_id: project.id, workspace_id: id, error })
-      await rows.savePrepared(db, project.id, id, error)
+        deps.log.warn('failed to prepare workspace', { project_id: project.id, workspace_id: id, error })
+      await rows.saveState(db, project.id, id, error ? { state: 'failed', error } : { state: 'ready' })
     }
+    deps.preparing.delete(project.id)
+  }
+
+  /** Nothing prepares its workspaces any more: the container cannot be started, or was stopped on purpose. */
+  async function unprepared(project_id: string, error?: string): Promise<void> {
+    await rows.endPreparing(
+      db,
+      project_id,
+      error === undefined ? { state: 'pending' } : { state: 'failed', error },
+    )
+    deps.preparing.delete(project_id)
   }
 
   return {
@@ -168,6 +172,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     list,
     remove,
     prepare,
+    unprepared,
     rootOf,
     listDir: async (project_id: string, id: string | undefined, path: string, page: PageRequest) =>
       await files.listDir(await rootOf(project_id, id), path, page),

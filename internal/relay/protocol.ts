@@ -184,6 +184,8 @@ export type ExecCommand = {
   stdin?: string
   timeout_seconds: number
   output_bytes: number
+  /** What git of this command shows to the server's git proxy. */
+  git_key?: string
 }
 
 const accepted = z.strictObject({ accepted: z.literal(true) })

@@ -3,7 +3,7 @@ import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
 import type { Db } from './open.ts'
 import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
 import { prepared } from './prepared.ts'
-import type { ContainersTable, ProjectsTable } from './schema.ts'
+import type { ContainersTable, ProjectsTable, WorkspaceState } from './schema.ts'
 
 export type ProjectRow = Selectable<ProjectsTable>
 export type NewProject = Insertable<ProjectsTable>
@@ -13,7 +13,14 @@ export type ProjectWithContainer = ProjectRow & {
   container_status: ContainerRow['status']
   container_reason: string | null
   container_id: string | null
+  /** Of the default workspace. */
+  workspace_state: WorkspaceState
+  workspace_error: string | null
 }
+
+// Not joined: its columns have the names of the project's.
+const ofDefaultWorkspace = <T>(column: 'state' | 'prepare_error') =>
+  sql<T>`(select ${sql.ref(column)} from workspaces where project_id = projects.id and is_default)`
 
 const withContainer = (db: Db) =>
   db
@@ -21,13 +28,18 @@ const withContainer = (db: Db) =>
     .innerJoin('containers', 'containers.project_id', 'projects.id')
     .selectAll('projects')
     .select(['wanted', 'status as container_status', 'reason as container_reason', 'container_id'])
+    .select([
+      ofDefaultWorkspace<WorkspaceState>('state').as('workspace_state'),
+      ofDefaultWorkspace<string | null>('prepare_error').as('workspace_error'),
+    ])
 
-export async function insertProject(db: Db, row: NewProject): Promise<void> {
+export async function insertProject(
+  db: Db,
+  row: NewProject,
+  wanted: ContainerRow['wanted'] = 'stopped',
+): Promise<void> {
   await db.insertInto('projects').values(row).execute()
-  await db
-    .insertInto('containers')
-    .values({ project_id: row.id, wanted: 'stopped', status: 'absent' })
-    .execute()
+  await db.insertInto('containers').values({ project_id: row.id, wanted, status: 'absent' }).execute()
 }
 
 const byId = prepared<ProjectWithContainer, [id: string]>('project_by_id', (db) =>

@@ -69,6 +69,13 @@ export interface ContainersTable {
   updated_at: CreatedAt
 }
 
+/**
+ * pending → preparing → ready | failed; a failed one is prepared again at the next start of its container. `preparing` is
+ * also what a crash leaves, and the reconciler takes it up again.
+ */
+export const workspaceStates = ['pending', 'preparing', 'ready', 'failed'] as const
+export type WorkspaceState = (typeof workspaceStates)[number]
+
 export interface WorkspacesTable {
   project_id: string
   id: string
@@ -79,6 +86,7 @@ export interface WorkspacesTable {
   /** When git was set up or the remote cloned in it; null until a container has run. */
   prepared_at: string | null
   prepare_error: string | null
+  state: Generated<WorkspaceState>
 }
 
 export interface AuditTable {

@@ -2,14 +2,14 @@ import type { Selectable } from 'kysely'
 import { sql } from 'kysely'
 import type { Db } from './open.ts'
 import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
-import type { WorkspacesTable } from './schema.ts'
+import type { WorkspaceState, WorkspacesTable } from './schema.ts'
 
 export type WorkspaceRow = Selectable<WorkspacesTable>
 
 /** True if it was made, false if it was there. */
 export async function insertWorkspace(
   db: Db,
-  row: { project_id: string; id: string; is_default: boolean; created_by: string },
+  row: { project_id: string; id: string; is_default: boolean; created_by: string; state?: WorkspaceState },
 ): Promise<boolean> {
   const at = new Date().toISOString()
   const { numInsertedOrUpdatedRows } = await db
@@ -73,18 +73,50 @@ export async function unpreparedWorkspaces(db: Db, project_id: string): Promise<
     .execute()
 }
 
-export async function savePrepared(
+export async function saveState(
   db: Db,
   project_id: string,
   id: string,
-  error: string | null,
+  change: { state: 'preparing' } | { state: 'ready' } | { state: 'failed'; error: string },
 ): Promise<void> {
   await db
     .updateTable('workspaces')
-    .set({ prepare_error: error, prepared_at: error === null ? new Date().toISOString() : null })
+    .set({
+      state: change.state,
+      // The reason of the last attempt stays to be read while another one runs.
+      ...(change.state === 'preparing'
+        ? {}
+        : { prepare_error: change.state === 'failed' ? change.error : null }),
+      prepared_at: change.state === 'ready' ? new Date().toISOString() : null,
+    })
     .where('project_id', '=', project_id)
     .where('id', '=', id)
     .execute()
+}
+
+/** What no attempt works on any more: its container cannot be started, or was stopped. */
+export async function endPreparing(
+  db: Db,
+  project_id: string,
+  change: { state: 'pending' } | { state: 'failed'; error: string },
+): Promise<void> {
+  await db
+    .updateTable('workspaces')
+    .set({ state: change.state, ...(change.state === 'failed' ? { prepare_error: change.error } : {}) })
+    .where('project_id', '=', project_id)
+    .where('state', '=', 'preparing')
+    .execute()
+}
+
+/** Projects with a workspace that is being prepared, or was when the server ended. */
+export async function preparingProjects(db: Db): Promise<string[]> {
+  const found = await db
+    .selectFrom('workspaces')
+    .select('project_id')
+    .distinct()
+    .where('state', '=', 'preparing')
+    .execute()
+  return found.map((row) => row.project_id)
 }
 
 export async function deleteWorkspaceRow(db: Db, project_id: string, id: string): Promise<void> {

@@ -21,6 +21,7 @@ const rows: Record<string, number> = {
   'internal/droid': 1,
   'internal/models': 1,
   'internal/files': 1,
+  'internal/git': 1,
   internal: 0,
 }
 

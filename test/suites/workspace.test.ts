@@ -30,6 +30,7 @@ describe('list and delete', () => {
       workspace_id: 'default',
       is_default: true,
       path: '/workspaces/default',
+      state: 'ready',
       prepare_error: null,
       prepared_at: expect.any(String),
     })

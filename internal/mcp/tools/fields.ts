@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { limitsSchema } from '../../config.ts'
 import { patterns } from '../../ids.ts'
+import { workspaceStates } from '../../store/schema.ts'
 
 export const project_id = z
   .string()
@@ -49,3 +50,9 @@ export const limitsOutput = z.object({
 const at = z.string().describe('ISO 8601.')
 export const time = at
 export const maybeTime = at.nullable()
+
+export const workspaceState = z
+  .enum(workspaceStates)
+  .describe(
+    '`pending`: git is set up in it at the next start of the container. `preparing`: that, or the clone of `remote_url`, is under way. `ready`. `failed`: `prepare_error` says why, and `container start` tries again.',
+  )

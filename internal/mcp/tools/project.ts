@@ -1,6 +1,15 @@
 import { z } from 'zod'
 import { action, tool } from '../tool.ts'
-import { cursor, limit, limits, limitsOutput, next_cursor, project_id, time } from './fields.ts'
+import {
+  cursor,
+  limit,
+  limits,
+  limitsOutput,
+  next_cursor,
+  project_id,
+  time,
+  workspaceState,
+} from './fields.ts'
 
 const name = z
   .string()
@@ -19,7 +28,8 @@ const relative = z
 const remoteUrl = z
   .string()
   .max(2000)
-  .regex(/^(https?|ssh|git):\/\/[^\s]+$/, 'must be an http(s), ssh or git URL')
+  .regex(/^(https?|ssh|git):\/\/[^\s\p{Cc}?#\\]+$/u, 'must be an http(s), ssh or git URL without query')
+  .refine((url) => URL.canParse(url), 'must be an http(s), ssh or git URL')
   .refine(
     (url) => !/^https?:\/\/[^/]*@/.test(url),
     'must not carry a user name or a secret: use credential_refs',
@@ -102,6 +112,10 @@ const project = z.object({
   credential_refs: z.array(z.string()),
   api_scope_grant: z.string().nullable(),
   default_workspace_id: z.string(),
+  default_workspace: z.object({
+    state: workspaceState,
+    prepare_error: z.string().nullable().describe('Why the last attempt to prepare it failed.'),
+  }),
   container: z.object({
     wanted: z.enum(['running', 'stopped']),
     status: z.enum(['absent', 'running', 'stopped', 'failed']),
@@ -125,7 +139,15 @@ export const projectTool = tool({
         ...changeable,
         remote_url: remoteUrl
           .optional()
-          .describe('A git remote, cloned into the default workspace by the container itself.'),
+          .describe(
+            'A git remote, cloned into the default workspace by the container itself. An http(s) remote is reached through the server, with the git credential that credential_refs name, also with network none.',
+          ),
+        wait: z
+          .boolean()
+          .default(false)
+          .describe(
+            'Answer when remote_url is cloned, with an error if that fails; the project stays then, and container start tries again. Without it the clone goes on in the background and default_workspace.state tells how it is.',
+          ),
         init_git: z.boolean().default(true).describe('Make workspaces git repositories.'),
         idempotency_key: z
           .string()
@@ -135,14 +157,11 @@ export const projectTool = tool({
           .describe('A repeat with the same key returns the first result.'),
       }),
       output: project,
-      run: async ({ managers, caller, progress }, input) => {
-        const created = await managers.projects.create(caller, input)
-        if (!input.remote_url) return created
-        await managers.containers.start(created.project_id, {
+      run: async ({ managers, caller, progress }, { wait, ...fields }) =>
+        await managers.projectCreation(caller, fields, {
+          wait,
           progress: (message) => progress({ progress: 0, message }),
-        })
-        return await managers.projects.get(created.project_id)
-      },
+        }),
     }),
     list: action({
       about: 'The projects that this token may see, oldest first.',

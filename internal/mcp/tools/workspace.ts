@@ -1,7 +1,16 @@
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import { action, tool } from '../tool.ts'
-import { cursor, limit, maybeTime, next_cursor, project_id, time, workspace_id } from './fields.ts'
+import {
+  cursor,
+  limit,
+  maybeTime,
+  next_cursor,
+  project_id,
+  time,
+  workspace_id,
+  workspaceState,
+} from './fields.ts'
 
 const path = z.string().max(4000).describe('Relative to the workspace, or absolute as the container sees it.')
 const where = { project_id, workspace_id: workspace_id.optional() }
@@ -13,8 +22,9 @@ const workspace = z.object({
   project_id: z.string(),
   is_default: z.boolean(),
   path: z.string().describe('In the container.'),
+  state: workspaceState,
   prepared_at: maybeTime,
-  prepare_error: z.string().nullable(),
+  prepare_error: z.string().nullable().describe('Why the last attempt to prepare it failed.'),
   created_at: time,
   created_by: z.string(),
   last_used_at: time,

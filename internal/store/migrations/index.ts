@@ -6,6 +6,7 @@ import { up as callers } from './0003-callers.ts'
 import { up as schedules } from './0004-schedules.ts'
 import { up as callerCalls } from './0005-caller-calls.ts'
 import { up as authority } from './0008-authority.ts'
+import { up as workspaceState } from './0010-workspace-state.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -14,4 +15,5 @@ export const migrations: Record<string, Migration> = {
   '0004-schedules': { up: schedules },
   '0005-caller-calls': { up: callerCalls },
   '0008-authority': { up: authority },
+  '0010-workspace-state': { up: workspaceState },
 }

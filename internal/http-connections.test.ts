@@ -1,6 +1,6 @@
 import { Socket } from 'node:net'
 import { expect, test } from 'vitest'
-import { createConnections } from './connections.ts'
+import { createConnections } from './http-connections.ts'
 
 test('many requests ahead of the answers cost the container its connections, for a moment', () => {
   let now = 0

@@ -1,6 +1,6 @@
-// The connections of containers to the gateway. No client of a model sends requests ahead of the answers, and a thousand of
-// them in one piece would be read in one go, which stops everybody. A container that does so loses all its connections, and
-// gets none for a moment.
+// The connections of containers that speak HTTP to the server. No client of a model or of a git remote sends requests ahead
+// of the answers, and a thousand of them in one piece would be read in one go, which stops everybody. A container that does
+// so loses all its connections, and gets none for a moment.
 import type { Socket } from 'node:net'
 
 const barred_ms = 10_000

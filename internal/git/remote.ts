@@ -1,0 +1,88 @@
+// What may be asked of the one remote of a project, and with which credential. Pure. Requests are matched as they were
+// sent, without decoding, against a fixed list: no byte of the path that a container sends reaches the remote.
+import type { Credential } from '../config-models.ts'
+
+export type Service = 'git-upload-pack' | 'git-receive-pack'
+export const services: readonly Service[] = ['git-upload-pack', 'git-receive-pack']
+
+/** `suffix` is what is appended to the path of the remote. */
+export type Route = {
+  service: Service
+  method: 'GET' | 'POST'
+  suffix: string
+  search: string
+  answer: string
+}
+
+const routes = new Map<string, Route>()
+// Git clients append `.git` or not; both name the same remote here.
+for (const base of ['/git/remote', '/git/remote.git'])
+  for (const service of services) {
+    const search = `?service=${service}`
+    routes.set(`GET ${base}/info/refs${search}`, {
+      service,
+      method: 'GET',
+      suffix: '/info/refs',
+      search,
+      answer: `application/x-${service}-advertisement`,
+    })
+    routes.set(`POST ${base}/${service}`, {
+      service,
+      method: 'POST',
+      suffix: `/${service}`,
+      search: '',
+      answer: `application/x-${service}-result`,
+    })
+  }
+
+export const routeOf = (method: string | undefined, target: string | undefined): Route | undefined =>
+  routes.get(`${method} ${target}`)
+
+/** The others (ssh, git) do not speak HTTP: containers reach them by their own network, without a credential. */
+export const isProxied = (remote_url: string): boolean => /^https?:\/\//.test(remote_url)
+
+/** The first git credential that a project names. There is no default: a credential goes only where an admin sent it. */
+export const gitCredential = (
+  credentials: ReadonlyMap<string, Credential>,
+  refs: readonly string[],
+): Credential | undefined =>
+  refs.map((ref) => credentials.get(ref)).find((credential) => credential?.provider === 'git')
+
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+const login = ({ username, key }: Credential) => base64(`${username ?? 'x-access-token'}:${key.reveal()}`)
+
+export const authorization = (credential: Credential): string => `Basic ${login(credential)}`
+
+/** The forms in which a remote could repeat the credential. */
+export function secretForms(credential: Credential | undefined): string[] {
+  if (!credential) return []
+  const key = credential.key.reveal()
+  return [...new Set([key, login(credential), encodeURIComponent(key), base64(key)])]
+}
+
+/** The base of a remote's requests: its path without the slashes at its end. */
+export function baseOf(remote_url: string): URL {
+  const base = new URL(remote_url)
+  base.pathname = base.pathname.replace(/\/+$/, '')
+  base.search = ''
+  base.hash = ''
+  return base
+}
+
+export function targetOf(base: URL, route: Route): URL {
+  const target = new URL(base)
+  target.pathname = `${base.pathname.replace(/\/+$/, '')}${route.suffix}`
+  target.search = route.search
+  return target
+}
+
+/** The base that a redirect of `info/refs` leads to; undefined if it leaves the remote's origin or its protocol. */
+export function movedBase(from: URL, location: string, route: Route): URL | undefined {
+  const to = URL.parse(location, from.href)
+  if (!to || to.origin !== from.origin || to.username || to.password) return undefined
+  if (to.search !== route.search || !to.pathname.endsWith(route.suffix)) return undefined
+  to.pathname = to.pathname.slice(0, -route.suffix.length)
+  to.search = ''
+  to.hash = ''
+  return to
+}

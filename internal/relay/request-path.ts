@@ -1,0 +1,43 @@
+// Which service an HTTP connection of a container wants: the beginning of its first request's path tells, and nothing is taken
+// from the stream. A connection stays with the service of its first request.
+import type { Socket } from 'node:net'
+
+/** Longer than any method. */
+const method_bytes = 20
+
+/** Whether the path of a request line begins like this; undefined while too little was read. */
+export function pathBegins(read: Buffer, prefix: string): boolean | undefined {
+  const space = read.subarray(0, method_bytes).indexOf(0x20)
+  if (space < 0) return read.length < method_bytes ? undefined : false
+  const path = read.subarray(space + 1, space + 1 + prefix.length).toString('latin1')
+  if (!prefix.startsWith(path)) return false
+  return path.length === prefix.length ? true : undefined
+}
+
+/** Calls back once; a socket that ends or says too little before is destroyed. */
+export function onRequestPath(
+  socket: Socket,
+  options: { prefix: string; silence_ms: number },
+  then: (matches: boolean) => void,
+): void {
+  let read: Buffer = Buffer.alloc(0)
+  const give_up = () => socket.destroy()
+  const timer = setTimeout(give_up, options.silence_ms).unref()
+  socket.once('error', give_up)
+  socket.once('end', give_up)
+  socket.once('close', () => clearTimeout(timer))
+  const look = (chunk: Buffer) => {
+    read = Buffer.concat([read, chunk])
+    const matches = pathBegins(read, options.prefix)
+    if (matches === undefined) return
+    clearTimeout(timer)
+    socket.off('data', look)
+    socket.off('error', give_up)
+    socket.off('end', give_up)
+    socket.pause()
+    socket.unshift(read)
+    then(matches)
+    socket.resume()
+  }
+  socket.on('data', look)
+}

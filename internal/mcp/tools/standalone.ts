@@ -20,6 +20,9 @@ export const configLimits = standalone(
         active_sessions: z.number(),
         spawns_last_minute: z.number(),
         ...tokens,
+        reserved_usd: z
+          .number()
+          .describe('What model requests under way may still cost; counted against `max_cost_usd`.'),
       }),
       session: z
         .object({

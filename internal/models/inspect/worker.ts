@@ -1,9 +1,13 @@
 // Runs in a thread of its own: bodies that would hold up the event loop.
+import { setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { toFault } from '../../fault.ts'
 import { readUsage } from '../usage.ts'
 import { inspect } from './inspect.ts'
 import type { Job, JobAnswer } from './inspections.ts'
+
+// Behind the event loop, when there are not enough cores for both. Linux has a priority for each thread.
+if (process.platform === 'linux') setPriority(0, 10)
 
 function answerOf(job: Job): JobAnswer {
   const bytes = Buffer.concat(job.parts.map((part) => Buffer.from(part)))

@@ -43,7 +43,10 @@ export function costOf(price: Price, tokens: Tokens): number {
 
 export type Worst = { input_tokens: number; output_tokens: number; usd: number; output_usd: number }
 
-type Asked = Pick<Inspection, 'text_bytes' | 'images' | 'files' | 'hosted' | 'output' | 'answers'>
+type Asked = Pick<
+  Inspection,
+  'text_bytes' | 'images' | 'files' | 'hosted' | 'long_cache' | 'output' | 'answers'
+>
 
 /** What the provider adds to the text itself: roles, tool instructions and the like. */
 const overhead_tokens = 2000
@@ -60,7 +63,7 @@ export function worstCase(price: Price, estimates: Estimates, asked: Asked): Wor
   const output_tokens = each * asked.answers
   const factor = factorOf(price, input_tokens)
   const output_usd = (factor * output_tokens * output) / million
-  const dearest = Math.max(input, cache_read, cache_write, cache_write_1h)
+  const dearest = Math.max(input, cache_read, cache_write, asked.long_cache ? cache_write_1h : 0)
   return {
     input_tokens,
     output_tokens,

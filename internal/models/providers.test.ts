@@ -145,11 +145,20 @@ test('a price by its name, else by the longest beginning', () => {
 
 test('the worst case is never less than what can come', () => {
   const estimates = { output_tokens: 1000, image_tokens: 10, file_tokens: 100 }
-  const asked = { text_bytes: 998_000, images: 0, files: 0, hosted: 0, output: 500, answers: 2 }
+  const asked = {
+    text_bytes: 998_000,
+    images: 0,
+    files: 0,
+    hosted: 0,
+    long_cache: true,
+    output: 500,
+    answers: 2,
+  }
   const price = { input: 1, output: 10, cache_write: 1.5 }
   // An hour's cache costs twice the input.
   expect(worstCase(price, estimates, asked)).toMatchObject({ input_tokens: 1e6, output_tokens: 1000 })
   expect(worstCase(price, estimates, asked).usd).toBeCloseTo(2 + 0.01)
+  expect(worstCase(price, estimates, { ...asked, long_cache: false }).usd).toBeCloseTo(1.5 + 0.01)
   expect(worstCase(price, estimates, { ...asked, output: undefined }).output_tokens).toBe(2000)
   const own = { ...price, max_output_tokens: 30 }
   expect(worstCase(own, estimates, { ...asked, output: undefined }).output_tokens).toBe(60)

@@ -33,6 +33,8 @@ export type Inspection = {
   images: number
   files: number
   hosted: number
+  /** It may write to a cache that is kept for an hour, which costs more. */
+  long_cache: boolean
   /** Output tokens of one answer, if the request sets a maximum. */
   output: number | undefined
   answers: number
@@ -74,6 +76,8 @@ export function inspect(bytes: Buffer, { endpoint, allowed, hash }: Inspect): In
     images: finding.images,
     files: finding.files,
     hosted: finding.hosted,
+    // We wrote this text ourselves, so there is one spelling of it.
+    long_cache: body.includes('"1h"'),
     output,
     answers,
     removed: finding.removed,

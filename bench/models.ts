@@ -64,6 +64,8 @@ const percentile = (numbers: number[], part: number) =>
 const upstream = await start('upstream')
 const { place, stop } = await startServer({
   credentials: { bench: { provider: 'anthropic', key: 'real', base_url: upstream.url } },
+  // What all of it may cost at once is not what is measured.
+  limits: { max_cost_usd: 0 },
 })
 const loopback = await start('loopback', place.socket)
 const ways: [Way, Way] = [

@@ -71,8 +71,55 @@ export const priceSchema = z.strictObject({
   output: usd.describe('Output tokens, thoughts included.'),
   cache_read: usd.optional().describe('Input tokens read from a cache; as `input` if left out.'),
   cache_write: usd.optional().describe('Input tokens written to a cache; as `input` if left out.'),
+  cache_write_1h: usd
+    .optional()
+    .describe('Input tokens written to a cache for an hour; twice `input` if left out.'),
+  long_context: z
+    .strictObject({
+      above_tokens: z.int().min(1).describe('Applies to requests with more input tokens than this.'),
+      factor: z.number().min(1).max(100).describe('Multiplies the prices of the whole request.'),
+    })
+    .optional()
+    .describe('For models that cost more when the input is long.'),
+  max_output_tokens: z
+    .int()
+    .min(1)
+    .max(10_000_000)
+    .optional()
+    .describe('The most the model writes in one answer; `estimates.output_tokens` if left out.'),
 })
 export type Price = z.infer<typeof priceSchema>
+
+/** Above what the large models cost today: a model without a price must not be cheaper for it. */
+export const defaultPriceSchema = priceSchema.extend({
+  input: priceSchema.shape.input.default(15),
+  output: priceSchema.shape.output.default(75),
+})
+
+const tokens = z.int().min(1).max(10_000_000)
+export const estimatesSchema = z.strictObject({
+  output_tokens: tokens
+    .default(128_000)
+    .describe('Output of a request that sets no maximum itself, for a model whose price sets none.'),
+  image_tokens: tokens.default(10_000).describe('Input tokens of one image.'),
+  file_tokens: tokens
+    .default(300_000)
+    .describe('Input tokens of one document, audio or video file, and of what one hosted tool adds.'),
+})
+export type Estimates = z.infer<typeof estimatesSchema>
+
+/** Kinds of what a provider does on its own side for a request; see docs/models.md. */
+export const hostedTools = [
+  'web_search',
+  'web_fetch',
+  'code_execution',
+  'mcp',
+  'file_search',
+  'image_generation',
+  'urls',
+  'files',
+] as const
+export type HostedTool = (typeof hostedTools)[number]
 
 export type Credential = {
   provider: string

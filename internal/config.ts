@@ -8,7 +8,10 @@ import { z } from 'zod'
 import {
   type Credential,
   credentialSchema,
+  defaultPriceSchema,
   droidSchema,
+  estimatesSchema,
+  hostedTools,
   isLiteral,
   priceSchema,
   readCredentials,
@@ -97,7 +100,27 @@ export const configSchema = z.strictObject({
     .record(z.string().min(1), priceSchema)
     .default({})
     .describe(
-      'US dollars per million tokens, by model; a name may end in `*`. What has no price is not counted against `max_cost_usd`.',
+      'US dollars per million tokens, by model; a name may end in `*`, and the longest match is used.',
+    ),
+  unpriced_models: z
+    .enum(['default', 'refuse'])
+    .default('default')
+    .describe(
+      'What happens to requests for a model without a price: `default` counts them by `default_price`, `refuse` refuses them.',
+    ),
+  default_price: defaultPriceSchema
+    .prefault({})
+    .describe('The price of models that `prices` does not name, in US dollars per million tokens.'),
+  estimates: estimatesSchema
+    .prefault({})
+    .describe(
+      'Upper bounds used to reserve the cost of a model request before it is sent. Text counts as one token per byte.',
+    ),
+  hosted_tools: z
+    .array(z.enum(hostedTools))
+    .default([])
+    .describe(
+      'What model providers may do on behalf of droids in projects with `network: open`: tools that they run themselves, and files that they fetch. Projects with another network may use none.',
     ),
   default_container_type: z
     .string()

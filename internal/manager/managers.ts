@@ -1,4 +1,5 @@
 // The rules, together: what the tools may ask for. Rooms below are given; nothing here knows HTTP, MCP or argv.
+import { createHash } from 'node:crypto'
 import { createRate } from '../auth/rate.ts'
 import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
@@ -96,7 +97,8 @@ export function createManagers(deps: ManagersDeps) {
   const serial = createSerial()
   const wake = createWake()
   const former = createFormerLives()
-  const keys = createSessionKeys(sessionSecret(deps.home))
+  const secret = sessionSecret(deps.home)
+  const keys = createSessionKeys(secret)
   const identities = createIdentities({ store, keys, forgetTokens: deps.forgetTokens })
   const forget = (): void => {
     deps.forgetTokens()
@@ -221,7 +223,13 @@ export function createManagers(deps: ManagersDeps) {
   })
   const git = createGitUse({ ...common, projects, identify: identities.identify, pace })
   const clone = createClone({ relay, git })
-  const models = createModelUse({ ...common, sessions, identify: identities.identify, pace })
+  const models = createModelUse({
+    ...common,
+    sessions,
+    home: createHash('sha256').update('spending').update(secret).digest('hex').slice(0, 32),
+    identify: identities.identify,
+    pace,
+  })
   const containers: Containers = createContainers({
     ...common,
     projects,
@@ -288,6 +296,7 @@ export function createManagers(deps: ManagersDeps) {
       createUnsupervised({ ...common, relay, containers, sessions }),
       async () => await audit.expire(config.audit_days),
       schedules.expire,
+      models.sweep,
     ],
     onGivenUp: sessions.failAll,
   })

@@ -1,12 +1,13 @@
-// What sessions use of models: which provider a droid gets, whether its project may spend more, and what each request
-// cost, written into the session's log as it happens.
+// What sessions use of models: which provider a droid gets, and what its requests are held to. What they may cost, and did
+// cost, is `spending.ts`.
 import type { Config, Credential } from '../config.ts'
 import type { ModelProvider } from '../config-models.ts'
-import { Fault } from '../fault.ts'
+import { Fault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { chooseProvider, remedy } from '../models/credentials.ts'
-import { createGateway, type Gateway, type ModelUsage } from '../models/gateway.ts'
+import { createGateway, type Gateway } from '../models/gateway.ts'
 import type { Store } from '../store/open.ts'
+import { type ModelRules, projectModelRules } from '../store/spending.ts'
 import type { Sessions } from './sessions.ts'
 import { createSpending } from './spending.ts'
 
@@ -32,41 +33,59 @@ export function providerOf(
   )
 }
 
+const rememberMs = 1_000
+const rememberAtMost = 10_000
+
+/** Every request to a model asks for them; what another server changes is known a second later. */
+function createRules(store: Store) {
+  const known = new Map<string, ModelRules & { until: number }>()
+  return async (project_id: string): Promise<ModelRules> => {
+    const remembered = known.get(project_id)
+    if (remembered && remembered.until > Date.now()) return remembered
+    known.delete(project_id)
+    const row = await projectModelRules(store.db, project_id)
+    if (!row) throw unknown('project', project_id)
+    if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
+    known.set(project_id, { ...row, until: Date.now() + rememberMs })
+    return row
+  }
+}
+
 export function createModelUse(
   deps: Known & {
     store: Store
     sessions: Sessions
     log: Log
+    home: string
     /** Whose key it is. */
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
     pace: (project_id: string, weight: number) => number
   },
-): Gateway {
-  const { sessions, config } = deps
+): Gateway & { sweep(): Promise<void> } {
+  const { config } = deps
   const spending = createSpending(deps)
-
-  async function admit(project_id: string, key: string, unrecorded_usd: number) {
-    const [{ session_id }, { credential_refs }] = await Promise.all([
-      deps.identify(project_id, key),
-      spending.check(project_id, unrecorded_usd),
-    ])
-    return { session_id, credential_refs }
-  }
-
-  async function record(session_id: string, usage: ModelUsage): Promise<void> {
-    const project_id = await sessions.change(session_id, async (_trx, row, write) => {
-      await write([{ type: 'usage', at: new Date().toISOString(), data: { source: 'gateway', ...usage } }])
-      return row.project_id
-    })
-    spending.recorded(project_id, usage.cost_usd ?? 0)
-  }
-
-  return createGateway({
+  const rulesOf = createRules(deps.store)
+  const gateway = createGateway({
     credentials: deps.credentials,
-    prices: config.prices,
+    prices: config,
+    hosted_tools: config.hosted_tools,
     log: deps.log,
-    admit,
-    record,
     pace: deps.pace,
+    async admit(project_id, key) {
+      const [{ session_id }, { credential_refs, network }] = await Promise.all([
+        deps.identify(project_id, key),
+        rulesOf(project_id),
+      ])
+      return { project_id, session_id, credential_refs, network }
+    },
+    reserve: ({ project_id, session_id }, what) => spending.reserve({ project_id, session_id, ...what }),
   })
+  return {
+    ...gateway,
+    sweep: spending.sweep,
+    async close() {
+      await gateway.close()
+      spending.close()
+    },
+  }
 }

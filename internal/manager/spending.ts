@@ -1,57 +1,147 @@
-// How much a project may still spend, remembered for a moment, because every request to a model asks. What this server
-// records counts at once; what another server of the same database records, a second later at most. Nobody is refused
-// from memory: a no is read from the database.
+// The money of projects, held in rows: a request to a model reserves what it may cost at most before it is sent, and is
+// settled with what it did cost in the transaction that records its usage. While its process lives it renews the lease of
+// its reservations. What a dead process left is charged in full by the sweep: the request may have been answered.
+import { randomUUID } from 'node:crypto'
 import type { Config } from '../config.ts'
-import { Fault, unknown } from '../fault.ts'
+import { Fault, messageOf, unknown } from '../fault.ts'
+import type { Log } from '../log.ts'
+import type { ModelUsage } from '../models/charge.ts'
 import type { Store } from '../store/open.ts'
-import { projectSpending, type Spending } from '../store/spending.ts'
-import { effectiveLimits } from './projects.ts'
+import * as rows from '../store/spending.ts'
+import type { Sessions } from './sessions.ts'
 
-const rememberMs = 1_000
-const rememberAtMost = 10_000
+const lease_seconds = 60
+const renew_ms = 15_000
 
-type Known = Spending & { until: number }
+type Deps = {
+  store: Store
+  config: Config
+  sessions: Sessions
+  log: Log
+  /** Names the home, which one process at a time uses. */
+  home: string
+}
+type What = { project_id: string; session_id: string; provider: string; model: string; usd: number }
 
-export function createSpending({ store, config }: { store: Store; config: Config }) {
-  const known = new Map<string, Known>()
-  let changes = 0
+function refusal({ spent_usd, reserved_usd, limit_usd }: rows.Admission): Fault {
+  if (spent_usd >= limit_usd)
+    return new Fault(
+      'exhausted',
+      `the project has cost ${spent_usd.toFixed(2)} US dollars, and may cost ${limit_usd}`,
+      { hint: 'raise limits.max_cost_usd' },
+    )
+  return new Fault(
+    'unavailable',
+    `requests under way may cost ${reserved_usd.toFixed(2)} US dollars, all that is left of max_cost_usd (${limit_usd})`,
+    { hint: 'wait for them, or raise limits.max_cost_usd', retry_after_seconds: 2 },
+  )
+}
 
-  async function read(project_id: string): Promise<Known> {
-    const seen = changes
-    const row = await projectSpending(store.db, project_id)
-    if (!row) throw unknown('project', project_id)
-    const fresh = { ...row, until: Date.now() + rememberMs }
-    known.delete(project_id)
-    // What was read before a change must not be remembered after it.
-    if (seen !== changes) return fresh
-    if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
-    known.set(project_id, fresh)
-    return fresh
+export function createSpending({ store, config, sessions, log, home }: Deps) {
+  const holder = { home, process: randomUUID() }
+  const held = new Set<string>()
+  /** By project: requests that are answered already, while that is being written. */
+  const settling = new Map<string, Set<Promise<void>>>()
+
+  const event = (usage: Omit<ModelUsage, 'provider'> & { provider: string }) => ({
+    type: 'usage',
+    at: new Date().toISOString(),
+    data: { source: 'gateway', ...usage },
+  })
+
+  /** `late` is written when the reservation was charged meanwhile; nothing, if there is none. */
+  async function charge(
+    { id, project_id, session_id }: { id: string; project_id: string; session_id: string },
+    usage: Omit<ModelUsage, 'provider'> & { provider: string },
+    late?: Omit<ModelUsage, 'provider'> & { provider: string },
+  ): Promise<void> {
+    try {
+      await sessions.change(session_id, async (trx, _row, write) => {
+        const there = (await rows.deleteReservation(trx, id)) !== undefined
+        const told = there ? usage : late
+        if (told) await write([event(told)])
+      })
+    } catch (error) {
+      if (!(error instanceof Fault) || error.kind !== 'not_found') throw error
+      // The session was deleted meanwhile; what it cost is not.
+      await store.transact(async (trx) => {
+        if ((await rows.deleteReservation(trx, id)) !== undefined)
+          await rows.addSpending(trx, project_id, usage.cost_usd)
+      })
+    }
   }
 
-  function exceeded({ limits, cost_usd }: Known, unrecorded_usd: number): Fault | undefined {
-    const { max_cost_usd } = effectiveLimits(config, { limits })
-    const cost = cost_usd + unrecorded_usd
-    if (max_cost_usd === 0 || cost < max_cost_usd) return undefined
-    const message = `the project has cost ${cost.toFixed(2)} US dollars, and may cost ${max_cost_usd}`
-    return new Fault('exhausted', message, { hint: 'raise limits.max_cost_usd' })
+  async function admit(reservation: rows.NewReservation): Promise<void> {
+    const { project_id } = reservation
+    const limit = config.limits.max_cost_usd
+    const ask = async () => {
+      const admission = await rows.reserveModelCost(store.db, reservation, limit, lease_seconds)
+      if (!admission) throw unknown('project', project_id)
+      return admission
+    }
+    const first = await ask()
+    if (first.admitted) return
+    // The droid has its answer before the reservation of that is settled.
+    const ending = settling.get(project_id)
+    if (!ending) throw refusal(first)
+    await Promise.allSettled(ending)
+    const second = await ask()
+    if (!second.admitted) throw refusal(second)
   }
 
-  return {
-    /** The project, if it may spend more; throws `exhausted`. */
-    async check(project_id: string, unrecorded_usd: number): Promise<{ credential_refs: string[] }> {
-      const remembered = known.get(project_id)
-      if (remembered && remembered.until > Date.now() && !exceeded(remembered, unrecorded_usd))
-        return remembered
-      const fresh = await read(project_id)
-      const fault = exceeded(fresh, unrecorded_usd)
-      if (fault) throw fault
-      return fresh
-    },
-    recorded(project_id: string, cost_usd: number): void {
-      changes += 1
-      const remembered = known.get(project_id)
-      if (remembered) remembered.cost_usd += cost_usd
-    },
+  async function reserve({ project_id, session_id, provider, model, usd }: What) {
+    const id = randomUUID()
+    const reservation = { id, project_id, session_id, provider, model, amount_usd: usd, ...holder }
+    await admit(reservation)
+    held.add(id)
+    /** Not renewed any more: if this fails, the sweep charges it in full. */
+    const end = async (work: Promise<void>) => {
+      held.delete(id)
+      const mine = settling.get(project_id) ?? new Set()
+      settling.set(project_id, mine.add(work))
+      await work.finally(() => {
+        mine.delete(work)
+        if (mine.size === 0) settling.delete(project_id)
+      })
+    }
+    return {
+      settle: (usage: ModelUsage) =>
+        end(charge({ id, project_id, session_id }, usage, { ...usage, cost_usd: 0 })),
+      release: () => end(rows.deleteReservation(store.db, id).then(() => undefined)),
+    }
   }
+
+  async function sweep(): Promise<void> {
+    for (const dead of await rows.deadReservations(store.db, holder)) {
+      const { provider, model, amount_usd } = dead
+      log.warn('a model request was cut off with its server, and is charged in full', {
+        session_id: dead.session_id,
+        provider,
+        model,
+        cost_usd: amount_usd,
+      })
+      await charge(dead, {
+        provider,
+        model,
+        input_tokens: 0,
+        output_tokens: 0,
+        cache_read_tokens: 0,
+        cache_write_tokens: 0,
+        cost_usd: amount_usd,
+        estimated: true,
+      })
+    }
+  }
+
+  const renewing = setInterval(() => {
+    if (held.size === 0) return
+    rows
+      .renewReservations(store.db, [...held], lease_seconds)
+      .catch((error: unknown) =>
+        log.warn('failed to renew the reservations of model requests', { reason: messageOf(error) }),
+      )
+  }, renew_ms)
+  renewing.unref()
+
+  return { reserve, sweep, close: () => clearInterval(renewing) }
 }

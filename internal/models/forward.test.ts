@@ -4,8 +4,15 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Secret } from '../log.ts'
 import { type Answered, createForward } from './forward.ts'
+import { createScrubber } from './scrub.ts'
 
+const key = 'sk-a-key-of-ours-0123456789'
+const reader = {
+  scrubber: createScrubber({ provider: 'anthropic', key: new Secret(key) }),
+  elsewhere: async () => [],
+}
 let servers: Server[]
 let forwarding: ReturnType<typeof createForward>
 beforeEach(() => {
@@ -32,7 +39,7 @@ async function between(provider: RequestListener) {
   const droid_url = await serve((_request, response) => {
     forwarding
       .begin({ url, method: 'GET', headers: {} }, Buffer.alloc(0), response)
-      .then((incoming) => forwarding.passOn(incoming, response))
+      .then((incoming) => forwarding.passOn(incoming, response, reader))
       .then(resolve, reject)
   })
   return { droid_url, answered }
@@ -102,4 +109,34 @@ test('a droid that reads slowly holds its provider back', { timeout: 30_000 }, a
   // What fits into the buffers of the sockets on the way, and no more.
   expect(ahead).toBeLessThan(total / 2)
   expect(await answered).toMatchObject({ whole: true })
+})
+
+test('a key that comes back in headers or body is masked, wherever the network cuts it', async () => {
+  for (const status of [200, 401])
+    for (let cut = 1; cut < key.length; cut += 5) {
+      const { droid_url } = await between(async (_request, response) => {
+        response.writeHead(status, {
+          'content-type': 'application/json',
+          'x-echo': `Bearer ${key}`,
+          'x-kept': 'yes',
+        })
+        response.write(`{"message":"not ${key.slice(0, cut)}`)
+        await setTimeout(5)
+        response.end(`${key.slice(cut)} please"}`)
+      })
+      const answer = await fetch(droid_url)
+      expect(await answer.text()).toBe(`{"message":"not ${'*'.repeat(key.length)} please"}`)
+      expect(answer.headers.get('x-echo')).toBeNull()
+      expect(answer.headers.get('x-kept')).toBe('yes')
+    }
+})
+
+test('an answer that is compressed against our wish is not passed on', async () => {
+  const { droid_url, answered } = await between((_request, response) => {
+    response.writeHead(200, { ...stream, 'content-encoding': 'gzip' }).end('whatever')
+  })
+  const asked = fetch(droid_url).catch(() => undefined)
+  await expect(answered).rejects.toThrow('content-encoding gzip')
+  for (const server of servers) server.closeAllConnections()
+  await asked
 })

@@ -1,16 +1,46 @@
 // One request to a provider and its answer, passed on as it comes: nothing is held back, the slower side sets the pace,
-// and whoever hangs up ends it for both.
-import { Agent as HttpAgent, type IncomingMessage, request as overHttp, type ServerResponse } from 'node:http'
+// and whoever hangs up ends it for both. A key of ours that comes back in the answer is masked.
+import {
+  type ClientRequest,
+  Agent as HttpAgent,
+  type IncomingMessage,
+  request as overHttp,
+  type ServerResponse,
+} from 'node:http'
 import { Agent as HttpsAgent, request as overHttps } from 'node:https'
 import { Fault, messageOf } from '../fault.ts'
-import { createMeter } from './meter.ts'
-import { type Outgoing, passedOn } from './outgoing.ts'
-import type { Reading } from './usage.ts'
+import { createMeter, type Elsewhere } from './meter.ts'
+import { type Outgoing, passedBack } from './outgoing.ts'
+import type { Scrubber } from './scrub.ts'
+import { type Reading, readUsageHeaders } from './usage.ts'
 
 /** A model that says nothing at all for this long is not going to. */
 const silence_ms = 15 * 60_000
+/** Written at once; encrypting a long body in one go would hold up everybody. */
+const piece_bytes = 256 * 1024
 
+/** What is looked for in an answer. */
+export type Reader = { scrubber: Scrubber; elsewhere: Elsewhere }
 export type Answered = { status: number; usage: Reading | undefined; whole: boolean }
+
+/** A long body in pieces, at the pace of the provider. */
+async function write(request: ClientRequest, body: Buffer): Promise<void> {
+  let from = 0
+  for (; body.length - from > piece_bytes; from += piece_bytes) {
+    if (request.destroyed) return
+    if (!request.write(body.subarray(from, from + piece_bytes)))
+      await new Promise<void>((done) => request.once('drain', done).once('close', done))
+  }
+  request.end(body.subarray(from))
+}
+
+/** Calls back as soon as something of the request can be on its way. */
+function onConnection(request: ClientRequest, secure: boolean, connected: () => void): void {
+  request.once('socket', (socket) => {
+    if (socket.connecting) socket.once(secure ? 'secureConnect' : 'connect', connected)
+    else connected()
+  })
+}
 
 export function createForward(options: { allow_proxy: boolean } = { allow_proxy: true }) {
   // Node's own agents know HTTP_PROXY, HTTPS_PROXY and NO_PROXY, when they are given the environment.
@@ -23,7 +53,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
   const secure = new HttpsAgent(common)
 
   /** One attempt. */
-  function send(to: Outgoing, body: Buffer) {
+  function send(to: Outgoing, body: Buffer, connected: () => void) {
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
     const how = { method: to.method, headers: to.headers, timeout: silence_ms }
     const request =
@@ -34,14 +64,22 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     request.on('error', reject)
     request.once('timeout', () => request.destroy(new Error('it said nothing for too long')))
     request.setNoDelay(true)
-    request.end(body)
+    onConnection(request, to.url.protocol === 'https:', connected)
+    // What breaks while it is written is told by the request itself.
+    void write(request, body)
     return { answer: promise, request }
   }
 
   /** A kept connection may be closed by the provider in the moment in which we use it: that says nothing about it. */
-  async function ask(to: Outgoing, body: Buffer, signal: AbortSignal): Promise<IncomingMessage> {
+  async function ask(
+    to: Outgoing,
+    body: Buffer,
+    signal: AbortSignal,
+    connected: () => void,
+  ): Promise<IncomingMessage> {
     for (;;) {
-      const { answer, request } = send(to, body)
+      signal.throwIfAborted()
+      const { answer, request } = send(to, body, connected)
       const drop = () => request.destroy(new Error('the droid hung up'))
       signal.addEventListener('abort', drop, { once: true })
       try {
@@ -61,18 +99,36 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
   }
 
   /** Until the provider begins to answer; the body is not needed any more then. */
-  async function begin(to: Outgoing, body: Buffer, response: ServerResponse): Promise<IncomingMessage> {
+  async function begin(
+    to: Outgoing,
+    body: Buffer,
+    response: ServerResponse,
+    connected: () => void = () => undefined,
+  ): Promise<IncomingMessage> {
     const leave = new AbortController()
     // Whoever asked is gone: the model need not go on.
     response.once('close', () => {
       if (!response.writableFinished) leave.abort()
     })
-    return await ask(to, body, leave.signal)
+    if (response.destroyed) leave.abort(new Fault('unavailable', 'the droid hung up'))
+    return await ask(to, body, leave.signal, connected)
   }
 
-  async function passOn(incoming: IncomingMessage, response: ServerResponse): Promise<Answered> {
-    const meter = createMeter(incoming.headers['content-type'])
-    response.writeHead(incoming.statusCode ?? 502, passedOn(incoming.headers))
+  async function passOn(
+    incoming: IncomingMessage,
+    response: ServerResponse,
+    { scrubber, elsewhere }: Reader,
+  ): Promise<Answered> {
+    const status = incoming.statusCode ?? 502
+    const encoding = incoming.headers['content-encoding']
+    if (encoding !== undefined && encoding !== 'identity') {
+      // It was asked not to: what cannot be read is neither counted nor searched for keys.
+      incoming.destroy()
+      throw new Fault('unavailable', `the model provider answered with content-encoding ${encoding}`)
+    }
+    const meter = createMeter(incoming.headers['content-type'], elsewhere)
+    const scrub = scrubber.body(status >= 400)
+    response.writeHead(status, scrubber.headers(passedBack(incoming.headers)))
     response.flushHeaders()
     const { promise: over, resolve: end } = Promise.withResolvers<boolean>()
     /** What was read at once is written at once: a provider's pieces are small. Nothing waits for what comes later. */
@@ -81,8 +137,9 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
       const read = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
       pieces = []
       meter?.take(read)
+      const clean = scrub.take(read)
       // To write to one that is gone would be an error of its own; that it is gone is known already.
-      if (response.destroyed || response.write(read)) return
+      if (response.destroyed || clean.length === 0 || response.write(clean)) return
       incoming.pause()
       response.once('drain', () => incoming.resume())
     }
@@ -94,9 +151,9 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     incoming.once('error', () => end(false))
     const whole = await over
     // A stream that broke must not look like one that ended.
-    if (whole) response.end()
+    if (whole) response.end(scrub.end())
     else response.destroy()
-    return { status: incoming.statusCode ?? 502, usage: meter?.end(), whole }
+    return { status, usage: (await meter?.end()) ?? readUsageHeaders(incoming.headers), whole }
   }
 
   return {

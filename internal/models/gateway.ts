@@ -1,53 +1,56 @@
 // The model gateway: droids speak to their providers through it, and their keys stay here. It promises that only a living
-// session of the right container gets through, that only known paths of configured hosts can be reached, that nothing is
-// forwarded once a project's money is spent, and that an answer is neither held back nor changed. Whose session it is,
-// how much it has cost and where that is written down is left to those who are given to it.
+// session of the right container gets through, that only known paths of configured hosts can be reached, that every
+// request is understood before it leaves and its worst case is reserved, and that an answer is not held back. Whose session
+// it is, how much it may cost and where that is written down is left to those who are given to it.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Price } from '../config-models.ts'
+import { setTimeout } from 'node:timers/promises'
+import type { Credential, HostedTool, Price } from '../config-models.ts'
 import { Fault, toFault } from '../fault.ts'
 import { createConnections } from '../http-connections.ts'
 import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
-import { askForUsage, wholeBody } from './body.ts'
+import { wholeBody } from './body.ts'
+import { chargeOf, type ModelUsage, type Outcome, usageEvent } from './charge.ts'
 import { type Credentials, requireCredential } from './credentials.ts'
 import { createForward } from './forward.ts'
 import { createHolds } from './holds.ts'
-import { keyShown, type Outgoing, outgoing } from './outgoing.ts'
-import { costOf, priceOf } from './prices.ts'
+import type { Inspection } from './inspect/inspect.ts'
+import { createInspections } from './inspect/inspections.ts'
+import { isSigned, keyShown, type Outgoing, outgoing } from './outgoing.ts'
+import { type Prices, priceOf, type Worst, worstCase } from './prices.ts'
 import { providerError } from './provider-error.ts'
 import {
-  allowedPath,
+  allowedQuery,
   type Dialect,
   isProvider,
   type ProviderName,
   providerNames,
   providers,
+  type Route,
+  routeOf,
 } from './providers.ts'
-import type { Reading } from './usage.ts'
+import { createScrubber } from './scrub.ts'
 
-export type Asking = { session_id: string; credential_refs: readonly string[] }
-export type ModelUsage = {
-  provider: ProviderName
-  model: string
-  input_tokens: number
-  output_tokens: number
-  cache_read_tokens: number
-  cache_write_tokens: number
-  /** Null: neither the provider nor the config has a price for it. */
-  cost_usd: number | null
+export type Asking = {
+  project_id: string
+  session_id: string
+  credential_refs: readonly string[]
+  network: 'none' | 'internal' | 'open'
 }
+
+/** Ended in one of these ways, once. */
+export type Reservation = { settle(usage: ModelUsage): Promise<void>; release(): Promise<void> }
 
 export type GatewayDeps = {
   credentials: Credentials
-  prices: Record<string, Price>
+  prices: Prices
+  hosted_tools: readonly HostedTool[]
   log: Log
-  /**
-   * Who holds this key in this container, and may it spend more? `unrecorded_usd` is what its project has cost beyond what
-   * was recorded when this was asked. Throws `unauthenticated` or `exhausted`.
-   */
-  admit(project_id: string, key: string, unrecorded_usd: number): Promise<Asking>
-  record(session_id: string, usage: ModelUsage): Promise<void>
+  /** Who holds this key in this container. Throws `unauthenticated`. */
+  admit(project_id: string, key: string): Promise<Asking>
+  /** Takes this much of what the project may spend, before the request is sent. Throws `exhausted` or `unavailable`. */
+  reserve(asking: Asking, what: { provider: ProviderName; model: string; usd: number }): Promise<Reservation>
   /** How many milliseconds a request of this container, of this weight, has to wait yet; 0 takes it. */
   pace(project_id: string, weight: number): number
 }
@@ -58,110 +61,169 @@ export interface Gateway {
   close(): Promise<void>
 }
 
-/** A body is passed on and not parsed, so it weighs less than a message of the same length. */
+/** A long body is parsed in a thread of its own, so it weighs less than a message of the same length. */
 const bytesInWeight = 8
 
-const pathModel = /^\/(?:v1(?:beta)?\/models|model)\/([^/:]+(?::\d+)?)/
+const closing_ms = 5000
+
+/** A request that was looked at, and may be sent. */
+type Ready = { to: Outgoing; body: Buffer; cost: { model: string; price: Price; worst: Worst } | undefined }
+type Charged = { reserved?: NonNullable<Ready['cost']> & { reservation: Reservation }; outcome: Outcome }
+type Asked = {
+  asking: Asking
+  provider: ProviderName
+  route: Route
+  credential: Credential
+  query: [string, string][]
+}
 
 export function createGateway(deps: GatewayDeps): Gateway {
   const { log } = deps
   const connections = createConnections()
-  /** By project: what is being written, and what it cost. */
-  const recording = new Map<string, Map<Promise<void>, number>>()
+  const under_way = new Set<Promise<void>>()
   const unpriced = new Set<string>()
   const holds = createHolds()
   const warn = sparsely(log)
+  const inspections = createInspections()
   const { begin, passOn, close } = createForward()
   const server = createServer({ noDelay: true, requestTimeout: 0, keepAliveTimeout: 120_000 })
 
-  function usageOf(provider: ProviderName, path: string, read: Reading): ModelUsage {
-    const model = read.model ?? decodeURIComponent(pathModel.exec(path)?.[1] ?? 'unknown')
-    const cost = costOf(priceOf(deps.prices, model), read)
-    if (cost === undefined && !unpriced.has(model)) {
-      unpriced.add(model)
-      log.warn('the config has no price for a model: what it costs is not counted', { provider, model })
-    }
-    return {
-      provider,
-      model,
-      input_tokens: read.input + read.cache_read + read.cache_write,
-      output_tokens: read.output,
-      cache_read_tokens: read.cache_read,
-      cache_write_tokens: read.cache_write,
-      cost_usd: cost ?? null,
-    }
-  }
-
-  function record(project_id: string, session_id: string, usage: ModelUsage): void {
-    const under = recording.get(project_id) ?? new Map<Promise<void>, number>()
-    const writing = deps
-      .record(session_id, usage)
-      .catch((error: unknown) =>
-        log.error('the usage of a session is not recorded', { session_id, usage, error }),
-      )
-      .finally(() => {
-        under.delete(writing)
-        if (under.size === 0) recording.delete(project_id)
+  function priceFor(provider: ProviderName, model: string): Price {
+    const { prices, unpriced_models, default_price } = deps.prices
+    const price = priceOf(prices, model)
+    if (price) return price
+    if (unpriced_models === 'refuse')
+      throw new Fault('forbidden', `model "${model.slice(0, 200)}" has no price`, {
+        hint: 'add it to prices in the config of the server',
       })
-    recording.set(project_id, under.set(writing, usage.cost_usd ?? 0))
+    if (!unpriced.has(model) && unpriced.size < 1000) {
+      unpriced.add(model)
+      log.warn('the config has no price for a model: default_price is used', { provider, model })
+    }
+    return default_price
   }
 
-  /** What was answered a moment ago counts already, though it may not be written yet; nobody waits for that. */
-  async function admit(project_id: string, key: string): Promise<Asking> {
-    const under = recording.get(project_id)
-    if (!under) return await deps.admit(project_id, key, 0)
-    const unrecorded_usd = [...under.values()].reduce((sum, cost) => sum + cost, 0)
-    try {
-      return await deps.admit(project_id, key, unrecorded_usd)
-    } catch (error) {
-      if (!(error instanceof Fault) || error.kind !== 'exhausted') throw error
-      // It may have been written while we looked, and then it counted twice.
-      await Promise.all(under.keys())
-      return await deps.admit(project_id, key, 0)
+  function costOfAll(provider: ProviderName, route: Route, inspection: Inspection): Ready['cost'] {
+    if (route.free) return undefined
+    const model = route.model ?? inspection.model
+    if (model === undefined) throw new Fault('invalid', 'the request names no model')
+    const price = priceFor(provider, model)
+    return { model, price, worst: worstCase(price, deps.prices.estimates, inspection) }
+  }
+
+  /** The whole request, read and inspected. */
+  async function prepare(
+    request: IncomingMessage,
+    asked: Asked,
+    hold: (bytes: number) => void,
+  ): Promise<Ready> {
+    const { asking, provider, route, credential, query } = asked
+    const { headers } = request
+    const method = request.method ?? 'GET'
+    const parts = await wholeBody(request, hold)
+    const { endpoint, path } = route
+    if (endpoint === undefined)
+      return {
+        to: outgoing(provider, credential, { method, path, query, headers }),
+        body: Buffer.alloc(0),
+        cost: undefined,
+      }
+    const inspection = await inspections.inspect(asking.project_id, parts, {
+      endpoint,
+      allowed: asking.network === 'open' ? deps.hosted_tools : [],
+      hash: isSigned(provider, credential),
+    })
+    if (inspection.removed.length > 0)
+      warn(asking.project_id, 'hosted tools are removed from a model request', {
+        session_id: asking.session_id,
+        tools: [...new Set(inspection.removed)].slice(0, 10),
+      })
+    const body = { bytes: inspection.body, sha256: inspection.sha256 }
+    return {
+      to: outgoing(provider, credential, { method, path, query, headers, body }),
+      body: inspection.body,
+      cost: costOfAll(provider, route, inspection),
     }
   }
 
-  /** The body lives no longer than this. */
+  /** Until the provider begins to answer: the body lives no longer than this. */
   async function send(
-    project_id: string,
     request: IncomingMessage,
     response: ServerResponse,
-    prepare: (body: Buffer) => { to: Outgoing; body: Buffer },
+    asked: Asked,
+    charged: Charged,
   ): Promise<IncomingMessage> {
-    using hold = holds(project_id)
-    const { to, body } = prepare(await wholeBody(request, hold.add))
-    return await begin(to, body, response)
+    const { asking, provider } = asked
+    using hold = holds(asking.project_id)
+    const { to, body, cost } = await prepare(request, asked, hold.add)
+    if (cost) {
+      const what = { provider, model: cost.model, usd: cost.worst.usd }
+      charged.reserved = { ...cost, reservation: await deps.reserve(asking, what) }
+    }
+    const { outcome } = charged
+    const incoming = await begin(to, body, response, () => {
+      outcome.sent = true
+    })
+    outcome.status = incoming.statusCode
+    return incoming
+  }
+
+  /** Whatever became of the request: it is charged for what it used, in full if that is not known. */
+  async function settle({ asking, provider }: Asked, { reserved, outcome }: Charged): Promise<void> {
+    if (!reserved) return
+    const { model, price, worst, reservation } = reserved
+    const told = outcome.usage?.model ?? model
+    const charge = chargeOf(outcome, priceOf(deps.prices.prices, told) ?? price, worst)
+    try {
+      if (charge) await reservation.settle(usageEvent(provider, told, charge))
+      else await reservation.release()
+    } catch (error) {
+      log.error('failed to record the usage of a model; its reservation will be charged', {
+        session_id: asking.session_id,
+        charge,
+        error,
+      })
+    }
+  }
+
+  function identify(request: IncomingMessage, url: URLSearchParams): Promise<Asking> {
+    const project_id = connections.projectOf(request.socket)
+    const key = keyShown(request.headers, url)
+    if (project_id === undefined || key === undefined)
+      throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
+    return deps.admit(project_id, key)
   }
 
   async function pass(
     request: IncomingMessage,
     response: ServerResponse,
     provider: ProviderName,
-    url: URL,
+    { path, query }: { path: string; query: URLSearchParams },
   ): Promise<void> {
-    const project_id = connections.projectOf(request.socket)
-    const key = keyShown(request.headers, url.searchParams)
-    if (project_id === undefined || key === undefined)
-      throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
-    const asking = await admit(project_id, key)
+    const asking = await identify(request, query)
     const method = request.method ?? 'GET'
-    const asked = url.pathname.slice(provider.length + 1)
-    const path = allowedPath(providers[provider], method, asked)
-    if (path === undefined)
-      throw new Fault('not_found', `${method} ${asked.slice(0, 200)} is not passed on to ${provider}`)
+    const route = routeOf(providers[provider], method, path)
+    if (!route)
+      throw new Fault('not_found', `${method} ${path.slice(0, 200)} is not passed on to ${provider}`)
     const credential = requireCredential(deps.credentials, asking.credential_refs, provider)
+    const asked = { asking, provider, route, credential, query: allowedQuery(providers[provider], query) }
     const begun = performance.now()
-    const incoming = await send(project_id, request, response, (given) => {
-      const body = path === '/chat/completions' ? askForUsage(given) : given
-      const how = { method, path, query: url.searchParams, headers: request.headers }
-      return { to: outgoing(provider, credential, how, body), body }
-    })
-    const { status, usage, whole } = await passOn(incoming, response)
-    if (usage && status < 300) record(project_id, asking.session_id, usageOf(provider, path, usage))
+    const charged: Charged = { outcome: { sent: false, status: undefined, usage: undefined, whole: false } }
+    try {
+      const incoming = await send(request, response, asked, charged)
+      const answered = await passOn(incoming, response, {
+        scrubber: createScrubber(credential),
+        elsewhere: (parts) => inspections.usage(asking.project_id, parts),
+      })
+      Object.assign(charged.outcome, answered)
+    } finally {
+      await settle(asked, charged)
+    }
+    const { status, whole } = charged.outcome
     log.debug('a model answered', {
       session_id: asking.session_id,
       provider,
-      path,
+      path: route.path,
       status,
       whole,
       ms: Math.round(performance.now() - begun),
@@ -212,9 +274,9 @@ export function createGateway(deps: GatewayDeps): Gateway {
     if (!admitted(request, response)) return
     // The client asks whether we are there.
     if (request.method === 'HEAD' && request.url === '/') return void response.writeHead(204).end()
-    const url = URL.parse(`http://gateway${request.url}`)
-    const name = url?.pathname.split('/')[1] ?? ''
-    if (!url || !isProvider(name))
+    const [target = '', ...rest] = (request.url ?? '').split('?')
+    const name = target.split('/')[1] ?? ''
+    if (!target.startsWith('/') || !isProvider(name))
       return refuse(
         request,
         response,
@@ -223,19 +285,28 @@ export function createGateway(deps: GatewayDeps): Gateway {
           hint: `one of ${providerNames.join(', ')}`,
         }),
       )
-    pass(request, response, name, url).catch((error: unknown) =>
-      refuse(request, response, providers[name].dialect, error),
-    )
+    const where = { path: target.slice(name.length + 1), query: new URLSearchParams(rest.join('?')) }
+    const passing = pass(request, response, name, where)
+      .catch((error: unknown) => refuse(request, response, providers[name].dialect, error))
+      .finally(() => under_way.delete(passing))
+    under_way.add(passing)
   })
 
   return {
     accept(project_id, socket) {
       if (connections.add(project_id, socket)) server.emit('connection', socket)
     },
+    /** What is under way breaks off, and is charged. */
     async close() {
       server.closeAllConnections()
       close()
-      await Promise.all([...recording.values()].flatMap((writing) => [...writing.keys()]))
+      inspections.close()
+      const patience = new AbortController()
+      await Promise.race([
+        Promise.allSettled(under_way),
+        setTimeout(closing_ms, undefined, { ref: false, signal: patience.signal }).catch(() => undefined),
+      ])
+      patience.abort()
     },
   }
 }

@@ -1,13 +1,18 @@
 import { expect, test } from 'vitest'
 import { createMeter } from './meter.ts'
+import { readUsage } from './usage.ts'
+
+const elsewhere = async (parts: Buffer[]) =>
+  [readUsage(JSON.parse(Buffer.concat(parts).toString()))].filter((it) => it !== undefined)
 
 /** In pieces of every size, since a network cuts where it likes. */
-function read(type: string, bytes: Buffer) {
-  const readings = [1, 7, 64, bytes.length].map((size) => {
-    const meter = createMeter(type)!
+async function read(type: string, bytes: Buffer) {
+  const readings: unknown[] = []
+  for (const size of [1, 7, 64, bytes.length]) {
+    const meter = createMeter(type, elsewhere)!
     for (let at = 0; at < bytes.length; at += size) meter.take(bytes.subarray(at, at + size))
-    return meter.end()
-  })
+    readings.push(await meter.end())
+  }
   for (const reading of readings) expect(reading).toEqual(readings[0])
   return readings[0]
 }
@@ -15,7 +20,7 @@ const events = (...data: object[]) =>
   Buffer.from(data.map((one) => `event: x\ndata: ${JSON.stringify(one)}\n\n`).join(''))
 const sse = 'text/event-stream; charset=utf-8'
 
-test("Anthropic's stream: input at the beginning, output at the end", () => {
+test("Anthropic's stream: input at the beginning, output at the end", async () => {
   const usage = {
     input_tokens: 10,
     cache_read_input_tokens: 5,
@@ -27,7 +32,7 @@ test("Anthropic's stream: input at the beginning, output at the end", () => {
     { type: 'content_block_delta', delta: { text: 'my usage is none of your business' } },
     { type: 'message_delta', usage: { output_tokens: 42 } },
   )
-  expect(read(sse, stream)).toEqual({
+  expect(await read(sse, stream)).toEqual({
     model: 'claude-x',
     input: 10,
     cache_read: 5,
@@ -36,7 +41,7 @@ test("Anthropic's stream: input at the beginning, output at the end", () => {
   })
 })
 
-test("OpenAI's chat and responses: cached input is part of the whole", () => {
+test("OpenAI's chat and responses: cached input is part of the whole", async () => {
   const chat = events(
     { model: 'gpt-x', choices: [], usage: null },
     {
@@ -49,7 +54,13 @@ test("OpenAI's chat and responses: cached input is part of the whole", () => {
       },
     },
   )
-  expect(read(sse, chat)).toEqual({ model: 'gpt-x', input: 6, cache_read: 4, cache_write: 0, output: 3 })
+  expect(await read(sse, chat)).toEqual({
+    model: 'gpt-x',
+    input: 6,
+    cache_read: 4,
+    cache_write: 0,
+    output: 3,
+  })
   const responses = events({
     type: 'response.completed',
     response: {
@@ -62,21 +73,27 @@ test("OpenAI's chat and responses: cached input is part of the whole", () => {
       },
     },
   })
-  expect(read(sse, responses)).toEqual({ model: 'gpt-x', input: 6, cache_read: 4, cache_write: 0, output: 3 })
+  expect(await read(sse, responses)).toEqual({
+    model: 'gpt-x',
+    input: 6,
+    cache_read: 4,
+    cache_write: 0,
+    output: 3,
+  })
 })
 
-test('OpenRouter says itself what it cost', () => {
+test('OpenRouter says itself what it cost', async () => {
   const body = Buffer.from('{"model":"m","usage":{"prompt_tokens":1,"completion_tokens":2,"cost":0.25}}')
-  expect(read('application/json', body)).toMatchObject({ cost_usd: 0.25 })
+  expect(await read('application/json', body)).toMatchObject({ cost_usd: 0.25 })
 })
 
-test("Gemini's stream, its list, and thoughts as output", () => {
+test("Gemini's stream, its list, and thoughts as output", async () => {
   const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 3, thoughtsTokenCount: 2 }
   const wanted = { model: 'gemini-x', input: 10, cache_read: 0, cache_write: 0, output: 5 }
   const answer = { modelVersion: 'gemini-x', usageMetadata }
-  expect(read(sse, events(answer))).toEqual(wanted)
+  expect(await read(sse, events(answer))).toEqual(wanted)
   expect(
-    read('application/json', Buffer.from(JSON.stringify([{ modelVersion: 'gemini-x' }, answer]))),
+    await read('application/json', Buffer.from(JSON.stringify([{ modelVersion: 'gemini-x' }, answer]))),
   ).toEqual(wanted)
 })
 
@@ -90,7 +107,7 @@ function message(payload: string): Buffer {
   return Buffer.concat([prelude, headers, body, Buffer.alloc(4)])
 }
 
-test("Bedrock's binary stream", () => {
+test("Bedrock's binary stream", async () => {
   const inner = {
     type: 'message_stop',
     'amazon-bedrock-invocationMetrics': { inputTokenCount: 7, outputTokenCount: 8 },
@@ -99,16 +116,31 @@ test("Bedrock's binary stream", () => {
     message('{"bytes":"e30="}'),
     message(JSON.stringify({ bytes: Buffer.from(JSON.stringify(inner)).toString('base64') })),
   ])
-  expect(read('application/vnd.amazon.eventstream', stream)).toMatchObject({ input: 7, output: 8 })
+  expect(await read('application/vnd.amazon.eventstream', stream)).toMatchObject({ input: 7, output: 8 })
   const converse = message(JSON.stringify({ usage: { inputTokens: 3, outputTokens: 4 } }))
-  expect(read('application/vnd.amazon.eventstream', converse)).toMatchObject({ input: 3, output: 4 })
+  expect(await read('application/vnd.amazon.eventstream', converse)).toMatchObject({ input: 3, output: 4 })
 })
 
-test('what is not understood has no usage and does no harm', () => {
+test('what is not understood has no usage and does no harm', async () => {
   expect(
-    read(sse, Buffer.from('data: {"usage":\n\nnonsense usage\n\ndata: [DONE] usage\n\n')),
+    await read(sse, Buffer.from('data: {"usage":\n\nnonsense usage\n\ndata: [DONE] usage\n\n')),
   ).toBeUndefined()
-  expect(read('application/json', Buffer.from('{"usage": 3}'))).toBeUndefined()
-  expect(read('application/vnd.amazon.eventstream', Buffer.from('this is not binary at all'))).toBeUndefined()
-  expect(createMeter('text/html')).toBeUndefined()
+  expect(await read('application/json', Buffer.from('{"usage": 3}'))).toBeUndefined()
+  expect(
+    await read('application/vnd.amazon.eventstream', Buffer.from('this is not binary at all')),
+  ).toBeUndefined()
+  expect(createMeter('text/html', elsewhere)).toBeUndefined()
+})
+
+test('a long answer is read elsewhere, and what came before an answer was written is not all', async () => {
+  const usage = { input_tokens: 5, output_tokens: 7, total_tokens: 12 }
+  const whole = { model: 'm', output: 'x'.repeat(100_000), usage }
+  const wanted = { model: 'm', input: 5, output: 7 }
+  expect(await read('application/json', Buffer.from(JSON.stringify(whole)))).toMatchObject(wanted)
+  expect(await read(sse, events({ type: 'response.completed', response: whole }))).toMatchObject(wanted)
+  const start = {
+    type: 'message_start',
+    message: { model: 'm', usage: { input_tokens: 3, output_tokens: 1 } },
+  }
+  expect(await read(sse, events(start))).toMatchObject({ input: 3, partial: true })
 })

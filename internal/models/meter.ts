@@ -6,11 +6,15 @@ import { larger, type Reading, readUsage } from './usage.ts'
 export interface Meter {
   take(chunk: Buffer): void
   /** What was read so far; also of an answer that was cut off. */
-  end(): Reading | undefined
+  end(): Promise<Reading | undefined>
 }
+/** Reads one JSON text, somewhere where it holds nobody up. */
+export type Elsewhere = (parts: Buffer[]) => Promise<Reading[]>
 
-const lineBytes = 4 * 1024 * 1024
+const lineBytes = 8 * 1024 * 1024
 const wholeBytes = 16 * 1024 * 1024
+/** Longer texts are parsed elsewhere. */
+const parsedBytes = 64 * 1024
 
 function parsed(text: string): unknown {
   try {
@@ -23,23 +27,32 @@ function parsed(text: string): unknown {
 
 function createReadings() {
   let found: Reading | undefined
+  const take = (reading: Reading | undefined) => {
+    if (reading) found = larger(found, reading)
+  }
   return {
-    add(value: unknown): void {
-      const reading = readUsage(value)
-      if (reading) found = larger(found, reading)
-    },
+    take,
+    add: (value: unknown) => take(readUsage(value)),
     get: () => found,
   }
 }
 
+const dataField = Buffer.from('data:')
+
 /** Server-sent events: only lines that speak of usage are looked at. */
-function eventsMeter(): Meter {
+function eventsMeter(elsewhere: Elsewhere): Meter {
   const readings = createReadings()
   let parts: Buffer[] = []
   let held = 0
+  /** The last line that was too long to be parsed here: an answer that is repeated as a whole at its end. */
+  let long: Buffer | undefined
   const line = (bytes: Buffer) => {
     // Most lines are text of the answer; this is cheaper than parsing each.
     if (!bytes.includes('sage')) return
+    if (bytes.length > parsedBytes) {
+      if (bytes.subarray(0, 5).equals(dataField)) long = bytes.subarray(dataField.length)
+      return
+    }
     const text = bytes.toString('utf8').trim()
     if (text.startsWith('data:')) readings.add(parsed(text.slice('data:'.length)))
   }
@@ -67,14 +80,15 @@ function eventsMeter(): Meter {
       held = 0
       keep(chunk.subarray(last + 1))
     },
-    end() {
+    async end() {
       if (parts.length > 0) line(Buffer.concat(parts))
+      if (long) for (const reading of await elsewhere([long])) readings.take(reading)
       return readings.get()
     },
   }
 }
 
-function jsonMeter(): Meter {
+function jsonMeter(elsewhere: Elsewhere): Meter {
   let parts: Buffer[] = []
   let held = 0
   return {
@@ -83,8 +97,12 @@ function jsonMeter(): Meter {
       if (held > wholeBytes) parts = []
       else parts.push(chunk)
     },
-    end() {
+    async end() {
       const readings = createReadings()
+      if (held > parsedBytes) {
+        if (parts.length > 0) for (const reading of await elsewhere(parts)) readings.take(reading)
+        return readings.get()
+      }
       const value = parsed(Buffer.concat(parts).toString('utf8'))
       // Gemini streams a list when it is not asked for events.
       for (const one of Array.isArray(value) ? value : [value]) readings.add(one)
@@ -106,13 +124,13 @@ function binaryMeter(): Meter {
         )
       }
     },
-    end: readings.get,
+    end: async () => readings.get(),
   }
 }
 
-export function createMeter(content_type: string | undefined): Meter | undefined {
-  if (content_type?.includes('text/event-stream')) return eventsMeter()
-  if (content_type?.includes('json')) return jsonMeter()
+export function createMeter(content_type: string | undefined, elsewhere: Elsewhere): Meter | undefined {
+  if (content_type?.includes('text/event-stream')) return eventsMeter(elsewhere)
+  if (content_type?.includes('json')) return jsonMeter(elsewhere)
   if (content_type?.includes('vnd.amazon.eventstream')) return binaryMeter()
   return undefined
 }

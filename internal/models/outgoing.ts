@@ -6,7 +6,20 @@ import { Fault } from '../fault.ts'
 import { type ProviderName, providers } from './providers.ts'
 import { sign } from './sigv4.ts'
 
-/** Of one connection, of us, or a secret: none of them goes on, in either direction. */
+/** What clients of the providers send and a provider may want; nothing else of the droid's headers goes on. */
+const sent = new Set([
+  'accept',
+  'user-agent',
+  'anthropic-version',
+  'anthropic-beta',
+  'openai-beta',
+  'x-goog-api-client',
+  'http-referer',
+  'x-title',
+  'x-amzn-bedrock-accept',
+])
+
+/** Of one connection, about the account, or a secret: none of them comes back. */
 const kept_back = new Set([
   'connection',
   'keep-alive',
@@ -18,25 +31,32 @@ const kept_back = new Set([
   'transfer-encoding',
   'upgrade',
   'host',
-  'expect',
   'cookie',
   'set-cookie',
   'authorization',
   'x-api-key',
   'x-goog-api-key',
-  'x-amz-date',
   'x-amz-security-token',
-  'x-amz-content-sha256',
-  // So that we can read along.
-  'accept-encoding',
+  'anthropic-organization-id',
+  'openai-organization',
+  'openai-project',
 ])
 
-export function passedOn(headers: IncomingHttpHeaders): Record<string, string> {
+const textOf = (value: string | string[]): string => (Array.isArray(value) ? value.join(', ') : value)
+
+export function sentOn(headers: IncomingHttpHeaders): Record<string, string> {
+  const passed: Record<string, string> = {}
+  for (const [name, value] of Object.entries(headers))
+    if (value !== undefined && (sent.has(name) || name.startsWith('x-stainless-')))
+      passed[name] = textOf(value)
+  return passed
+}
+
+export function passedBack(headers: IncomingHttpHeaders): Record<string, string> {
   const named = new Set((headers.connection ?? '').split(',').map((name) => name.trim().toLowerCase()))
   const passed: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers))
-    if (value !== undefined && !kept_back.has(name) && !named.has(name))
-      passed[name] = Array.isArray(value) ? value.join(', ') : value
+    if (value !== undefined && !kept_back.has(name) && !named.has(name)) passed[name] = textOf(value)
   return passed
 }
 
@@ -59,20 +79,29 @@ export function keyShown(headers: IncomingHttpHeaders, query: URLSearchParams): 
 }
 
 export type Outgoing = { url: URL; method: string; headers: Record<string, string> }
+export type Request = {
+  method: string
+  path: string
+  query: [string, string][]
+  headers: IncomingHttpHeaders
+  /** Its SHA-256 where it was worked out already. */
+  body?: { bytes: Buffer; sha256: string | undefined }
+}
 
-export function outgoing(
-  provider: ProviderName,
-  credential: Credential,
-  request: { method: string; path: string; query: URLSearchParams; headers: IncomingHttpHeaders },
-  body: Buffer,
-): Outgoing {
+/** Whether the hash of the body is part of what is sent. */
+export const isSigned = (provider: ProviderName, credential: Credential): boolean =>
+  provider === 'bedrock' && credential.access_key_id !== undefined
+
+export function outgoing(provider: ProviderName, credential: Credential, request: Request): Outgoing {
+  const { method, body } = request
   const url = new URL(baseUrl(provider, credential) + request.path)
-  for (const [name, value] of request.query) if (name !== 'key') url.searchParams.append(name, value)
-  const headers: Record<string, string> = { ...passedOn(request.headers), 'accept-encoding': 'identity' }
-  delete headers['content-length']
-  if (request.method === 'POST') headers['content-length'] = String(body.length)
+  for (const [name, value] of request.query) url.searchParams.append(name, value)
+  const headers: Record<string, string> = { ...sentOn(request.headers), 'accept-encoding': 'identity' }
+  if (body) {
+    headers['content-type'] = 'application/json'
+    headers['content-length'] = String(body.bytes.length)
+  }
   const key = credential.key.reveal()
-  const { method } = request
   if (provider === 'anthropic') headers['x-api-key'] = key
   else if (provider === 'gemini') headers['x-goog-api-key'] = key
   else if (provider === 'bedrock' && credential.access_key_id) {
@@ -83,11 +112,8 @@ export function outgoing(
       service: 'bedrock',
       ...(credential.session_token ? { session_token: credential.session_token.reveal() } : {}),
     }
-    return {
-      url,
-      method,
-      headers: sign({ method, url, headers, body }, signing, new Date()),
-    }
+    const content = body ? { body: body.bytes, sha256: body.sha256 } : { body: Buffer.alloc(0) }
+    return { url, method, headers: sign({ method, url, headers, ...content }, signing, new Date()) }
   } else headers.authorization = `Bearer ${key}`
   return { url, method, headers }
 }

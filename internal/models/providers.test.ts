@@ -2,12 +2,11 @@ import { expect, test } from 'vitest'
 import type { Credential } from '../config-models.ts'
 import { Fault } from '../fault.ts'
 import { Secret } from '../log.ts'
-import { askForUsage } from './body.ts'
 import { chooseProvider, findCredential, requireCredential } from './credentials.ts'
-import { baseUrl, keyShown, outgoing, passedOn } from './outgoing.ts'
-import { costOf, priceOf } from './prices.ts'
+import { baseUrl, keyShown, outgoing, sentOn } from './outgoing.ts'
+import { costOf, priceOf, worstCase } from './prices.ts'
 import { providerError } from './provider-error.ts'
-import { allowedPath, providers } from './providers.ts'
+import { allowedQuery, providers, routeOf } from './providers.ts'
 
 const credential = (provider: string, more: Partial<Credential> = {}): Credential => ({
   provider,
@@ -40,8 +39,27 @@ test.each([
     '/model/us.anthropic.claude-x-v1%3A0/invoke-with-response-stream',
   ],
   ['bedrock', 'POST', '/guardrail/x/apply', undefined],
+  ['anthropic', 'POST', '/v1/%6dessages', '/v1/messages'],
+  ['anthropic', 'GET', '/v1/models/..%2f..%2fsecret', undefined],
+  ['anthropic', 'GET', '/v1/models/%2e%2e', undefined],
+  ['anthropic', 'GET', '/v1/models/.', undefined],
+  ['anthropic', 'GET', '/v1/models/%252e%252e%252fsecret', undefined],
+  ['anthropic', 'GET', '/v1/models/a%00b', undefined],
+  ['anthropic', 'GET', '/v1/models/a%5cb', undefined],
+  ['anthropic', 'GET', '/v1//models', undefined],
+  ['anthropic', 'GET', '/v1/models/%zz', undefined],
+  ['anthropic', 'GET', '/v1/models/a%3Fb', undefined],
+  ['anthropic', 'GET', '/v1/models/\u2025', undefined],
+  ['gemini', 'POST', '/v1beta/models/x:predict%3AgenerateContent', undefined],
+  ['bedrock', 'POST', '/model/x%2f..%2finvoke', undefined],
+  [
+    'bedrock',
+    'POST',
+    '/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A123456789012%3Ainference-profile%2Feu.x-v1%3A0/converse',
+    '/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A123456789012%3Ainference-profile%2Feu.x-v1%3A0/converse',
+  ],
 ] as const)('%s: %s %s', (provider, method, path, passed) => {
-  expect(allowedPath(providers[provider], method, path)).toBe(passed)
+  expect(routeOf(providers[provider], method, path)?.path).toBe(passed)
 })
 
 test('a project uses what it names, else the only one there is', () => {
@@ -59,7 +77,7 @@ test('a project uses what it names, else the only one there is', () => {
   expect(() => requireCredential(all, [], 'gemini')).toThrow('no key for gemini')
 })
 
-test('the key of the droid is read wherever it is, and does not go on', () => {
+test('the key of the droid is read wherever it is, and only known headers go on', () => {
   const query = new URLSearchParams('key=q&alt=sse')
   expect(keyShown({ 'x-api-key': 'a' }, query)).toBe('a')
   expect(keyShown({ authorization: 'Bearer b' }, query)).toBe('b')
@@ -69,28 +87,37 @@ test('the key of the droid is read wherever it is, and does not go on', () => {
     connection: 'x-odd, close',
     'x-odd': '1',
     'anthropic-version': '1',
+    'x-stainless-lang': 'js',
+    'x-goog-fieldmask': 'candidates',
+    'x-goog-user-project': 'other',
+    'openai-organization': 'other',
+    'x-amzn-bedrock-service-tier': 'priority',
     cookie: 'c',
   }
-  expect(passedOn(headers)).toEqual({ 'anthropic-version': '1' })
-  const to = outgoing(
-    'gemini',
-    credential('gemini'),
-    { method: 'POST', path: '/p', query, headers },
-    Buffer.alloc(0),
-  )
+  expect(sentOn(headers)).toEqual({ 'anthropic-version': '1', 'x-stainless-lang': 'js' })
+  const passed = allowedQuery(providers.gemini, query)
+  const to = outgoing('gemini', credential('gemini'), { method: 'GET', path: '/p', query: passed, headers })
   expect(to.url.href).toBe('https://generativelanguage.googleapis.com/p?alt=sse')
   expect(to.headers).toMatchObject({ 'x-goog-api-key': 'real', 'accept-encoding': 'identity' })
   expect(JSON.stringify(to)).not.toContain('droid')
-  const signed = outgoing(
-    'bedrock',
-    credential('bedrock', { access_key_id: 'AK', region: 'eu-west-1' }),
-    { method: 'POST', path: '/model/m/invoke', query: new URLSearchParams(), headers },
-    Buffer.from('{}'),
-  )
+  const signed = outgoing('bedrock', credential('bedrock', { access_key_id: 'AK', region: 'eu-west-1' }), {
+    method: 'POST',
+    path: '/model/m/invoke',
+    query: [],
+    headers,
+    body: { bytes: Buffer.from('{}'), sha256: undefined },
+  })
   expect(signed.url.host).toBe('bedrock-runtime.eu-west-1.amazonaws.com')
   expect(signed.headers.authorization).toContain('Credential=AK/')
   expect(signed.headers.authorization).not.toContain('real')
 })
+
+test.each(['fields=candidates', '$fields=candidates', 'alt=sse&alt=json', 'alt=s%0d%0ae', 'access_token=x'])(
+  'the parameters %s are not passed on',
+  (query) => {
+    expect(() => allowedQuery(providers.gemini, new URLSearchParams(query))).toThrow('not passed on')
+  },
+)
 
 test('an address is needed where there is none to be known', () => {
   expect(() => baseUrl('openai-compatible', credential('openai-compatible'))).toThrow('base_url')
@@ -108,26 +135,33 @@ test('a price by its name, else by the longest beginning', () => {
   expect(priceOf(prices, 'b')).toBeUndefined()
   const tokens = { input: 1e6, cache_read: 1e6, cache_write: 0, output: 1e6 }
   expect(costOf({ input: 3, output: 4, cache_read: 0.5 }, tokens)).toBe(7.5)
-  expect(costOf(undefined, tokens)).toBeUndefined()
-  expect(costOf(undefined, { ...tokens, cost_usd: 1 })).toBe(1)
+  const price = { input: 3, output: 4 }
+  expect(costOf(price, { ...tokens, cost_usd: 1 })).toBe(1)
+  expect(costOf(price, { ...tokens, cache_write: 1e6, cache_write_1h: 1e6 })).toBe(3 + 3 + 6 + 4)
+  const long = { ...price, long_context: { above_tokens: 200_000, factor: 2 } }
+  expect(costOf(long, tokens)).toBe(20)
+  expect(costOf(long, { ...tokens, input: 100_000, cache_read: 100_000 })).toBeCloseTo(4.6)
 })
 
-test('usage is asked for where it is not told by itself', () => {
-  const asked = { stream: true, stream_options: { include_usage: true } }
-  expect(JSON.parse(askForUsage(Buffer.from(' { "stream": true}')).toString())).toEqual(asked)
-  expect(JSON.parse(askForUsage(Buffer.from('{"stream":true,"stream_options":{"x":1}}')).toString())).toEqual(
-    {
-      ...asked,
-      stream_options: { x: 1, include_usage: true },
-    },
-  )
-  for (const same of [
-    '{"stream":false}',
-    '{}',
-    'nonsense "stream":true',
-    '{"stream":true,"stream_options":{"include_usage":false}}',
-  ])
-    expect(askForUsage(Buffer.from(same)).toString()).toBe(same)
+test('the worst case is never less than what can come', () => {
+  const estimates = { output_tokens: 1000, image_tokens: 10, file_tokens: 100 }
+  const asked = {
+    text_bytes: 998_000,
+    images: 0,
+    files: 0,
+    hosted: 0,
+    long_cache: true,
+    output: 500,
+    answers: 2,
+  }
+  const price = { input: 1, output: 10, cache_write: 1.5 }
+  // An hour's cache costs twice the input.
+  expect(worstCase(price, estimates, asked)).toMatchObject({ input_tokens: 1e6, output_tokens: 1000 })
+  expect(worstCase(price, estimates, asked).usd).toBeCloseTo(2 + 0.01)
+  expect(worstCase(price, estimates, { ...asked, long_cache: false }).usd).toBeCloseTo(1.5 + 0.01)
+  expect(worstCase(price, estimates, { ...asked, output: undefined }).output_tokens).toBe(2000)
+  const own = { ...price, max_output_tokens: 30 }
+  expect(worstCase(own, estimates, { ...asked, output: undefined }).output_tokens).toBe(60)
 })
 
 test.each([

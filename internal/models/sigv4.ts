@@ -14,6 +14,8 @@ export type Signable = {
   url: URL
   headers: Record<string, string>
   body: Uint8Array
+  /** Of the body, if it is known already. */
+  sha256?: string | undefined
 }
 
 const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex')
@@ -53,7 +55,7 @@ export function sign(request: Signable, key: SigningKey, now: Date): Record<stri
     ...entries.map(([name, value]) => `${name}:${value}`),
     '',
     names,
-    sha256(request.body),
+    request.sha256 ?? sha256(request.body),
   ].join('\n')
   const scope = `${day}/${key.region}/${key.service}/aws4_request`
   const to_sign = ['AWS4-HMAC-SHA256', time, scope, sha256(canonical)].join('\n')

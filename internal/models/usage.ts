@@ -6,11 +6,17 @@ export type Tokens = {
   input: number
   cache_read: number
   cache_write: number
+  /** Of those, what is kept for an hour. */
+  cache_write_1h?: number
   output: number
   /** As the provider itself says, in US dollars; few do. */
   cost_usd?: number
 }
-export type Reading = Tokens & { model?: string }
+export type Reading = Tokens & {
+  model?: string
+  /** Told before the answer was written: its output is still to come. */
+  partial?: boolean
+}
 
 type Json = Record<string, unknown>
 const object = (value: unknown): Json | undefined =>
@@ -20,11 +26,13 @@ const count = (value: unknown): number =>
 
 /** Anthropic and Bedrock's `converse` count cached input apart from the rest. */
 function apart(usage: Json): Tokens {
+  const long = count(object(usage.cache_creation)?.ephemeral_1h_input_tokens)
   return {
     input: count(usage.input_tokens ?? usage.inputTokens),
     cache_read: count(usage.cache_read_input_tokens ?? usage.cacheReadInputTokens),
     cache_write: count(usage.cache_creation_input_tokens ?? usage.cacheWriteInputTokens),
     output: count(usage.output_tokens ?? usage.outputTokens),
+    ...(long > 0 ? { cache_write_1h: long } : {}),
   }
 }
 
@@ -84,13 +92,33 @@ export function readUsage(value: unknown): Reading | undefined {
   const model = places
     .map((place) => place?.model ?? place?.modelVersion)
     .find((it) => typeof it === 'string')
-  return { ...tokens, ...(typeof model === 'string' ? { model } : {}) }
+  return {
+    ...tokens,
+    ...(typeof model === 'string' ? { model } : {}),
+    ...(answer.type === 'message_start' ? { partial: true } : {}),
+  }
+}
+
+/** Bedrock's `invoke` says it beside the answer, for models whose answers do not. */
+export function readUsageHeaders(
+  headers: Record<string, string | string[] | undefined>,
+): Reading | undefined {
+  const input = headers['x-amzn-bedrock-input-token-count']
+  const output = headers['x-amzn-bedrock-output-token-count']
+  if (input === undefined || output === undefined) return undefined
+  return {
+    input: count(Number(input)),
+    cache_read: count(Number(headers['x-amzn-bedrock-cache-read-input-token-count'] ?? 0)),
+    cache_write: count(Number(headers['x-amzn-bedrock-cache-write-input-token-count'] ?? 0)),
+    output: count(Number(output)),
+  }
 }
 
 export function larger(a: Reading | undefined, b: Reading): Reading {
   if (!a) return b
   const model = a.model ?? b.model
   const cost_usd = Math.max(a.cost_usd ?? 0, b.cost_usd ?? 0)
+  const cache_write_1h = Math.max(a.cache_write_1h ?? 0, b.cache_write_1h ?? 0)
   return {
     input: Math.max(a.input, b.input),
     cache_read: Math.max(a.cache_read, b.cache_read),
@@ -98,5 +126,7 @@ export function larger(a: Reading | undefined, b: Reading): Reading {
     output: Math.max(a.output, b.output),
     ...(model === undefined ? {} : { model }),
     ...(cost_usd > 0 ? { cost_usd } : {}),
+    ...(cache_write_1h > 0 ? { cache_write_1h } : {}),
+    ...(a.partial && b.partial ? { partial: true } : {}),
   }
 }

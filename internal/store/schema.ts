@@ -287,7 +287,30 @@ export interface ScheduleRunsTable {
   created_at: string
 }
 
+/** All that the project has ever spent on models; a trigger adds what the sessions cost more. */
+export interface ProjectSpendingTable {
+  project_id: string
+  spent_usd: Generated<number>
+}
+
+/** The worst case of a request to a model that is under way. */
+export interface ModelReservationsTable {
+  id: string
+  project_id: string
+  session_id: string
+  provider: string
+  model: string
+  amount_usd: number
+  /** Names the home of the server, which one process at a time uses. */
+  home: string
+  process: string
+  created_at: CreatedAt
+  lease_until: string
+}
+
 export interface Database {
+  project_spending: ProjectSpendingTable
+  model_reservations: ModelReservationsTable
   schedules: SchedulesTable
   schedule_targets: ScheduleTargetsTable
   schedule_runs: ScheduleRunsTable

@@ -67,7 +67,7 @@ async function ask(path: string, body: object) {
   return { text: String(session.final_text), counted }
 }
 
-test('an OpenAI-compatible endpoint is reached at its own address', async () => {
+test('an OpenAI-compatible endpoint is reached at its own address, and costs the default price without one of its own', async () => {
   const { text, counted } = await ask('/openai-compatible/v1/chat/completions', {
     model: 'test-local',
     stream: true,
@@ -75,7 +75,8 @@ test('an OpenAI-compatible endpoint is reached at its own address', async () => 
     messages: [{ role: 'user', content: prompt([{ say: 'from nearby' }]) }],
   })
   expect(text).toContain('nearby')
-  expect(counted).toMatchObject({ provider: 'openai-compatible', input_tokens: usage.input, cost_usd: null })
+  const cost_usd = (usage.input * 15 + usage.output * 75) / 1e6
+  expect(counted).toMatchObject({ provider: 'openai-compatible', input_tokens: usage.input, cost_usd })
 })
 
 test('a request to Bedrock is signed, and carries neither the secret nor the key of the session', async () => {

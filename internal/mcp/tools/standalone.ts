@@ -21,6 +21,9 @@ export const configLimits = standalone(
         active_sessions: z.number(),
         spawns_last_minute: z.number(),
         ...tokens,
+        reserved_usd: z
+          .number()
+          .describe('What model requests under way may still cost; counted against `max_cost_usd`.'),
       }),
       changeable: z
         .record(z.string(), z.enum(['admin', 'tighten', 'project']))

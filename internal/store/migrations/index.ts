@@ -6,6 +6,7 @@ import { up as callers } from './0003-callers.ts'
 import { up as schedules } from './0004-schedules.ts'
 import { up as callerCalls } from './0005-caller-calls.ts'
 import { up as authority } from './0008-authority.ts'
+import { up as spending } from './0009-spending.ts'
 import { up as workspaceState } from './0010-workspace-state.ts'
 
 export const migrations: Record<string, Migration> = {
@@ -16,4 +17,5 @@ export const migrations: Record<string, Migration> = {
   '0005-caller-calls': { up: callerCalls },
   '0008-authority': { up: authority },
   '0010-workspace-state': { up: workspaceState },
+  '0009-spending': { up: spending },
 }

@@ -18,7 +18,7 @@ import { createDoor } from '../../internal/mcp/call.ts'
 import type { Door } from '../../internal/mcp/door.ts'
 import { createFollow } from '../../internal/mcp/follow.ts'
 import { createSessionNotices } from '../../internal/mcp/notices.ts'
-import { createSchemaCheck } from '../../internal/mcp/schema-check.ts'
+import { createSchemaCheck } from '../../internal/mcp/schema/check.ts'
 import { createMcp } from '../../internal/mcp/serve.ts'
 import { createSocketDoor } from '../../internal/mcp/socket.ts'
 import { tools } from '../../internal/mcp/tools/index.ts'
@@ -77,6 +77,8 @@ export async function serve(settings: Settings): Promise<void> {
   const authenticate = async (bearer: string): Promise<Caller> =>
     oidc && bearer.split('.').length === 3 ? await oidc(bearer) : await tokens.check(bearer)
 
+  const schema = createSchemaCheck()
+  stack.defer(() => schema.close())
   const client = await installClient(home)
   let notify: (committed: Committed) => void = () => undefined
   const managers: Managers = createManagers({
@@ -95,7 +97,7 @@ export async function serve(settings: Settings): Promise<void> {
     ),
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
-    schema: createSchemaCheck(),
+    schema,
     onCommit: [(committed) => notify(committed)],
   })
   stack.defer(() => managers.close())

@@ -146,7 +146,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
   }
 
   async function ask(
-    session_id: string,
+    { session_id, project_id }: { session_id: string; project_id: string },
     name: string,
     args: Record<string, unknown>,
     call_id: string | undefined,
@@ -155,7 +155,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     let offer: Offered
     try {
       offer = await tools.find(session_id, name)
-      tools.checkArguments(offer, args)
+      await tools.checkArguments(project_id, offer, args)
     } catch (error) {
       // The tool may be gone or another one by now, and the call from before that still be open.
       const before = call_id ? await requestByCall(db, session_id, call_id) : undefined

@@ -126,7 +126,7 @@ export function createSessions(deps: SessionsDeps) {
     declaration?: Declaration,
     idempotency_key?: string,
   ): Promise<Addressed> {
-    if (declaration) deps.callerTools.check(declaration)
+    if (declaration) await deps.callerTools.check(declaration, (await require(session_id)).project_id)
     const turn_id = idempotency_key
       ? repeatableTurnId(caller.id, session_id, idempotency_key)
       : newCommandId()
@@ -187,8 +187,8 @@ export function createSessions(deps: SessionsDeps) {
 
   async function start(caller: Caller, input: SpawnInput): Promise<Addressed> {
     const { idempotency_key, turn } = input
-    if (input.declaration) deps.callerTools.check(input.declaration)
     const project = await projects.require(input.project_id)
+    if (input.declaration) await deps.callerTools.check(input.declaration, project.id)
     const { turn: _, ...rest } = input
     const idempotency_hash = createHash('sha256')
       .update(JSON.stringify([turn, Object.entries(rest).sort()]))

@@ -3,6 +3,7 @@
 // held for it and the time it may take are all bounded. What the methods do is up to the handlers.
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
+import { jsonProblem } from '../json-bounds.ts'
 import { createFrameReader } from './frames.ts'
 import { createIntake, type Frame } from './intake.ts'
 import type { Pace } from './pace.ts'
@@ -184,6 +185,8 @@ export function createPeer(
   }
 
   function take({ text, weight }: Frame) {
+    const problem = jsonProblem(text)
+    if (problem) return refuse(null, { code: codes.request, message: `a frame ${problem}` })
     let message: unknown
     try {
       message = JSON.parse(text)

@@ -13,6 +13,7 @@ import { createHttp } from '../../internal/http/app.ts'
 import { createLog, type Log } from '../../internal/log.ts'
 import type { Committed } from '../../internal/manager/log-writer.ts'
 import { createManagers, type Managers } from '../../internal/manager/managers.ts'
+import { createPoison } from '../../internal/manager/poison.ts'
 import { ensureAdminToken, onTokenChange, tokenSource } from '../../internal/manager/tokens.ts'
 import { createDoor } from '../../internal/mcp/call.ts'
 import type { Door } from '../../internal/mcp/door.ts'
@@ -27,6 +28,7 @@ import { startEmbedded } from '../../internal/store/embedded.ts'
 import { instanceId } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
+import { startWatchdog } from '../../internal/watchdog.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { checkout } from './command.ts'
 
@@ -77,6 +79,12 @@ export async function serve(settings: Settings): Promise<void> {
   const authenticate = async (bearer: string): Promise<Caller> =>
     oidc && bearer.split('.').length === 3 ? await oidc(bearer) : await tokens.check(bearer)
 
+  const poison = await createPoison({ home, store, log })
+  stack.defer(() => poison.close())
+  if (config.watchdog_seconds > 0) {
+    const watchdog = startWatchdog({ home, seconds: config.watchdog_seconds })
+    stack.defer(() => watchdog.stop())
+  }
   const schema = createSchemaCheck()
   stack.defer(() => schema.close())
   const client = await installClient(home)
@@ -86,6 +94,7 @@ export async function serve(settings: Settings): Promise<void> {
     config,
     credentials: settings.credentials,
     store,
+    poison,
     runtime,
     client,
     version: version(),

@@ -6,6 +6,7 @@ import { eventsAfterIndex, eventsAfterPosition, type PlacedEvent, type StoredEve
 import type { Store } from '../store/open.ts'
 import { createCallWriter } from './call-writer.ts'
 import { type Committed, createLogWriter } from './log-writer.ts'
+import type { Poison } from './poison.ts'
 import type { Wake } from './wake.ts'
 
 /** As callers see it: what an event carries lies beside its own fields, and never over them. */
@@ -48,13 +49,13 @@ function createTips() {
 
 type Listener = (committed: Committed) => void
 
-export function createEventLog(deps: { store: Store; wake: Wake; listeners: Listener[] }) {
+export function createEventLog(deps: { store: Store; wake: Wake; poison: Poison; listeners: Listener[] }) {
   const { store, wake } = deps
   const tips = createTips()
   const reads = new Map<string, Promise<unknown>>()
   const keysOf = (row: TouchedSession) => [row.id, `tree:${row.root_session_id}`, `project:${row.project_id}`]
 
-  const writer = createLogWriter({ store, onCommit: announce })
+  const writer = createLogWriter({ store, poison: deps.poison, onCommit: announce })
   const calls = createCallWriter({ store, onCommit: announce })
 
   function announce(committed: Committed): void {

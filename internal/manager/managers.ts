@@ -28,6 +28,7 @@ import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
 import { createProjects } from './projects.ts'
 import { createReconcile } from './reconcile.ts'
+import type { Poison } from './poison.ts'
 import type { ScheduledCall } from './schedule-run.ts'
 import { createScheduler } from './scheduler.ts'
 import { createSchedules } from './schedules.ts'
@@ -47,6 +48,7 @@ export type ManagersDeps = {
   config: Config
   credentials: ReadonlyMap<string, Credential>
   store: Store
+  poison: Poison
   runtime: Runtime
   client: ClientInContainer
   log: Log
@@ -92,6 +94,7 @@ export function createManagers(deps: ManagersDeps) {
   const events = createEventLog({
     store,
     wake,
+    poison: deps.poison,
     listeners: [identities.onCommit, ...deps.onCommit, forgetRequests],
   })
   /** Nobody waits for what the droid of a session that is over had asked for. */
@@ -151,6 +154,10 @@ export function createManagers(deps: ManagersDeps) {
     version: deps.version,
     log,
     pace,
+    watch: (project_id) => ({
+      isSuspect: deps.poison.isSuspect,
+      begin: (request) => deps.poison.begin({ project_id, ...request }),
+    }),
     handlers: {
       ...createSupervision({
         ...common,
@@ -182,6 +189,7 @@ export function createManagers(deps: ManagersDeps) {
   })
   const dispatch: Dispatch = createDispatch({
     ...common,
+    poison: deps.poison,
     former,
     relay,
     containers,

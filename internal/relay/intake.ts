@@ -1,9 +1,8 @@
-// The frames of one connection, taken one after another: a few in each turn of the event loop, and no faster than the
+// The frames of one connection, taken one after another: for a few milliseconds in each turn of the event loop, and no faster than the
 // pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
 import type { Pace } from './pace.ts'
+import { turnIsOver } from './turn.ts'
 import { weightOf } from './weight.ts'
-
-const inOneTurn = 32
 
 export type Frame = { text: string; weight: number }
 
@@ -33,8 +32,8 @@ export function createIntake(options: {
 
   function work(): void {
     later = undefined
-    for (let taken = 0; next < frames.length; taken++) {
-      if (taken === inOneTurn) {
+    while (next < frames.length) {
+      if (turnIsOver()) {
         const turn = setImmediate(work)
         later = () => clearImmediate(turn)
         return

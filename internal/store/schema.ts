@@ -270,7 +270,16 @@ export interface ScheduleRunsTable {
   created_at: string
 }
 
+export interface SuspectsTable {
+  key: string
+  project_id: string
+  what: string
+  ends: number
+  last_at: CreatedAt
+}
+
 export interface Database {
+  suspects: SuspectsTable
   schedules: SchedulesTable
   schedule_targets: ScheduleTargetsTable
   schedule_runs: ScheduleRunsTable

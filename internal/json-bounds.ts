@@ -17,10 +17,10 @@ function endOfString(text: string, from: number): number {
   return text.length
 }
 
-/** In words, as what "the text …" does; nothing if it is within the bounds. Text that is not JSON may pass. */
-export function jsonProblem(text: string): string | undefined {
-  if (text.length <= jsonBounds.depth) return undefined
+/** How deep it nests, and how many commas and brackets it has outside of strings. */
+export function measureJson(text: string): { depth: number; values: number } {
   let depth = 0
+  let deepest = 0
   let values = 0
   for (let at = 0; at < text.length; at++) {
     const unit = text.charCodeAt(at)
@@ -28,9 +28,18 @@ export function jsonProblem(text: string): string | undefined {
     else if (unit === comma) values++
     else if (unit === 0x5b || unit === 0x7b) {
       values++
-      if (++depth > jsonBounds.depth) return `nests deeper than ${jsonBounds.depth} levels`
+      depth++
+      if (depth > deepest) deepest = depth
     } else if (unit === 0x5d || unit === 0x7d) depth--
   }
+  return { depth: deepest, values }
+}
+
+/** In words, as what "the text …" does; nothing if it is within the bounds. */
+export function jsonProblem(text: string): string | undefined {
+  if (text.length <= jsonBounds.depth) return undefined
+  const { depth, values } = measureJson(text)
+  if (depth > jsonBounds.depth) return `nests deeper than ${jsonBounds.depth} levels`
   if (values > jsonBounds.values) return `holds more than ${jsonBounds.values} values`
   return undefined
 }

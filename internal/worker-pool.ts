@@ -178,7 +178,9 @@ export function createWorkerPool(options: {
       lanes.set(tenant, lane)
       if (lane.jobs.length >= queueJobs || lane.bytes + bytes > queueBytes)
         return Promise.reject(
-          new Fault('exhausted', `too many jobs of this project wait for ${what}`, { hint: 'try again later' }),
+          new Fault('exhausted', `too many jobs of this project wait for ${what}`, {
+            hint: 'try again later',
+          }),
         )
       const done = Promise.withResolvers<unknown>()
       lane.jobs.push({ input, bytes, done })

@@ -32,7 +32,10 @@ test('a schema that cannot be used is named by its place', async () => {
   await expect(check('app', [tool('a'), tool('b', { type: 'string' })])).rejects.toThrow(
     'caller_tools[1].inputSchema: must have type "object"',
   )
-  const broken = { ...lenient, declare: () => Promise.reject(new Fault('invalid', 'is not a JSON schema: x')) }
+  const broken = {
+    ...lenient,
+    declare: () => Promise.reject(new Fault('invalid', 'is not a JSON schema: x')),
+  }
   await expect(check('app', [tool('a')], broken)).rejects.toThrow(
     'caller_tools[0].inputSchema: is not a JSON schema: x',
   )

@@ -60,8 +60,7 @@ export async function checkDeclaration(
   if (bytesOf(tools) > declarationBytes)
     throw new Fault('invalid', `caller_tools is larger than ${declarationBytes} bytes`)
   for (const [at, tool] of tools.entries()) {
-    if (tool.inputSchema.type !== 'object')
-      throw placed(at, new Fault('invalid', 'must have type "object"'))
+    if (tool.inputSchema.type !== 'object') throw placed(at, new Fault('invalid', 'must have type "object"'))
     try {
       await schema.declare(tenant, tool.inputSchema)
     } catch (error) {

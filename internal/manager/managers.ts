@@ -26,10 +26,11 @@ import { createLimits } from './limits.ts'
 import type { Committed } from './log-writer.ts'
 import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
+import type { Poison } from './poison.ts'
 import { createProjects } from './projects.ts'
 import { createReconcile } from './reconcile.ts'
-import type { Poison } from './poison.ts'
 import type { ScheduledCall } from './schedule-run.ts'
+import { createScheduleTimes } from './schedule-times.ts'
 import { createScheduler } from './scheduler.ts'
 import { createSchedules } from './schedules.ts'
 import { createSerial } from './serial.ts'
@@ -207,8 +208,10 @@ export function createManagers(deps: ManagersDeps) {
     queue_limit: config.schedules.queue,
     keep_runs: config.schedules.history_runs,
   })
+  const times = createScheduleTimes()
   const schedules = createSchedules({
     store,
+    times,
     projects,
     workspaces,
     sessions,
@@ -279,6 +282,7 @@ export function createManagers(deps: ManagersDeps) {
     },
     async close() {
       await scheduler.close()
+      await times.close()
       await reconcile.close()
       await dispatch.close()
       await relay.dispose()

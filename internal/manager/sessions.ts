@@ -231,7 +231,7 @@ export function createSessions(deps: SessionsDeps) {
 
   async function repeated(row: rows.SessionRow, hash: string): Promise<Addressed> {
     if (row.idempotency_hash !== hash) throw usedBefore()
-    const first = (await events.after(row.id, -1, 10)).find((event) => event.type === 'message')
+    const first = (await events.after(row.id, -1, 10)).events.find((event) => event.type === 'message')
     return { session_id: row.id, turn_id: String(first?.data.turn_id), since_index: -1, spawned: true }
   }
 

@@ -9,7 +9,10 @@ export function checkText(root: unknown): void {
   const path: string[] = []
   const wrong = (what: string) => {
     const where = path.join('.')
-    return new Fault('invalid', `${where.length > 200 ? `${where.slice(0, 200)}…` : where || 'the text'} ${what}`)
+    return new Fault(
+      'invalid',
+      `${where.length > 200 ? `${where.slice(0, 200)}…` : where || 'the text'} ${what}`,
+    )
   }
   const check = (value: unknown): void => {
     if (typeof value === 'string') {

@@ -4,8 +4,8 @@
 import { Fault } from '../../fault.ts'
 import type { SchemaCheck } from '../../manager/caller-tools.ts'
 import { createWorkerPool, Refused, TooCostly } from '../../worker-pool.ts'
-import { type Check, linearCheck } from './linear.ts'
 import { checkSchema, type Schema } from './limits.ts'
+import { type Check, linearCheck } from './linear.ts'
 import type { SchemaJob } from './worker.ts'
 
 const deadlineMs = 250

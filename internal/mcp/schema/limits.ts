@@ -7,7 +7,16 @@ export const schemaLimits = { bytes: 128 * 1024, depth: 32, values: 5_000 } as c
 export type Schema = Record<string, unknown>
 
 /** Keywords whose value is data, not a schema. */
-const data = new Set(['const', 'default', 'enum', 'example', 'examples', 'required', 'type', 'dependentRequired'])
+const data = new Set([
+  'const',
+  'default',
+  'enum',
+  'example',
+  'examples',
+  'required',
+  'type',
+  'dependentRequired',
+])
 /** Keywords whose value maps names, which are no keywords, to schemas. */
 const named = new Set([
   '$defs',
@@ -58,9 +67,9 @@ export function checkSchema(given: Schema): { schema: Schema; text: string } {
     for (const inner of Object.values(value)) walk(inner, depth + 1)
   }
   const walk = (value: unknown, depth: number): void => {
-    if (!isObject(value)) return count(value, depth)
-    if (Array.isArray(value)) return walkEach(value, depth)
-    count(value, depth)
+    if (Array.isArray(value)) walkEach(value, depth)
+    else count(value, depth)
+    if (!isObject(value) || Array.isArray(value)) return
     for (const [key, inner] of Object.entries(value)) {
       checkKeyword(key, inner)
       if (data.has(key)) walkData(inner, depth + 1)

@@ -2,7 +2,7 @@
 // schemas in which each value is looked at by one subschema only and each keyword costs no more than reading the value:
 // no regular expressions, formats, references, alternatives, or comparisons of whole structures. Most tools have such a
 // schema. The answers are those of ajv, in its words.
-import type { Schema } from "./limits.ts"
+import type { Schema } from './limits.ts'
 
 /** What is wrong with the value, or nothing. */
 export type Check = (value: unknown) => string | undefined

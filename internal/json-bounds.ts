@@ -17,29 +17,39 @@ function endOfString(text: string, from: number): number {
   return text.length
 }
 
-/** How deep it nests, and how many commas and brackets it has outside of strings. */
-export function measureJson(text: string): { depth: number; values: number } {
+export type Measure = {
+  depth: number
+  /** Arrays and objects. */
+  things: number
+  /** Places in them, but one of each. */
+  commas: number
+}
+
+/** What is outside of strings. Ends early when `most` values were seen: what comes after them does not matter any more. */
+export function measureJson(text: string, most: number = Number.POSITIVE_INFINITY): Measure {
   let depth = 0
   let deepest = 0
-  let values = 0
-  for (let at = 0; at < text.length; at++) {
+  let things = 0
+  let commas = 0
+  for (let at = 0; at < text.length && things + commas <= most; at++) {
     const unit = text.charCodeAt(at)
     if (unit === quote) at = endOfString(text, at + 1)
-    else if (unit === comma) values++
+    else if (unit === comma) commas++
     else if (unit === 0x5b || unit === 0x7b) {
-      values++
+      things++
       depth++
       if (depth > deepest) deepest = depth
     } else if (unit === 0x5d || unit === 0x7d) depth--
   }
-  return { depth: deepest, values }
+  return { depth: deepest, things, commas }
 }
 
 /** In words, as what "the text …" does; nothing if it is within the bounds. */
-export function jsonProblem(text: string): string | undefined {
-  if (text.length <= jsonBounds.depth) return undefined
-  const { depth, values } = measureJson(text)
+export function problemOf({ depth, things, commas }: Measure): string | undefined {
   if (depth > jsonBounds.depth) return `nests deeper than ${jsonBounds.depth} levels`
-  if (values > jsonBounds.values) return `holds more than ${jsonBounds.values} values`
+  if (things + commas > jsonBounds.values) return `holds more than ${jsonBounds.values} values`
   return undefined
 }
+
+export const jsonProblem = (text: string): string | undefined =>
+  text.length <= jsonBounds.depth ? undefined : problemOf(measureJson(text, jsonBounds.values))

@@ -33,7 +33,10 @@ export function createSender(options: {
 
   function nextBatch() {
     const batch = journal.read(journal.acked_seq + 1, BATCH_BYTES)
-    if (!batch || measureJson(batch.events).values < jsonBounds.values - 100) return batch
+    if (!batch) return undefined
+    const { things, commas } = measureJson(batch.events, jsonBounds.values)
+    // The frame around it has a few of its own.
+    if (things + commas < jsonBounds.values - 100) return batch
     return journal.read(journal.acked_seq + 1, DENSE_BATCH_BYTES)
   }
 

@@ -34,8 +34,8 @@ function shortened(value: unknown, limit: number, depth = 0): unknown {
 
 function fits(line: string): boolean {
   if (line.length > LINE_CHARS) return false
-  const { depth, values } = measureJson(line)
-  return depth <= LINE_DEPTH && values <= LINE_VALUES
+  const { depth, things, commas } = measureJson(line, LINE_VALUES)
+  return depth <= LINE_DEPTH && things + commas <= LINE_VALUES
 }
 
 export function encodeEvent(seq: number, event: { type: string; [field: string]: unknown }): string {

@@ -2,9 +2,9 @@
 // pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
 import type { Pace } from './pace.ts'
 import { turnIsOver } from './turn.ts'
-import { weightOf } from './weight.ts'
+import { type Weighed, weigh } from './weight.ts'
 
-export type Frame = { text: string; weight: number }
+export type Frame = { text: string } & Weighed
 
 export type Intake = {
   push(frames: string[]): void
@@ -53,7 +53,7 @@ export function createIntake(options: {
 
   return {
     push(texts) {
-      const more = texts.map((text) => ({ text, weight: weightOf(text) }))
+      const more = texts.map((text) => ({ text, ...weigh(text) }))
       for (const { weight } of more) waiting += weight
       frames = frames.length === 0 ? more : [...frames, ...more]
       if (!later && frames.length > 0) work()

@@ -3,7 +3,6 @@
 // held for it and the time it may take are all bounded. What the methods do is up to the handlers.
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
-import { jsonProblem } from '../json-bounds.ts'
 import { createFrameReader } from './frames.ts'
 import { createIntake, type Frame } from './intake.ts'
 import type { Pace } from './pace.ts'
@@ -212,8 +211,7 @@ export function createPeer(
     else begin()
   }
 
-  function takeNow({ text, weight }: Frame, refused?: Fault) {
-    const problem = jsonProblem(text)
+  function takeNow({ text, weight, problem }: Frame, refused?: Fault) {
     if (problem) return refuse(null, { code: codes.request, message: `a frame ${problem}` })
     let message: unknown
     try {

@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import {
   closedAmong,
   openRequests,
+  openRequestsShown,
   overdueRequests,
   type RequestEnd,
   type RequestRow,
@@ -221,7 +222,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       if (!waiters && (await requestById(db, row.id))?.status !== 'open') await refuse(request_id)
       for (const waiter of waiters ?? []) waiter.progress(update)
     },
-    open: (session_ids: string[]) => openRequests(db, session_ids),
+    shown: (session_ids: string[]) => openRequestsShown(db, session_ids),
     /** Deadlines are in rows; whoever was waiting for them may be gone. */
     async expire() {
       for (const row of await overdueRequests(db, 1000)) await timeOut(row)

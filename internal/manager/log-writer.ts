@@ -57,6 +57,29 @@ const isEnd = (event: NewEvent) =>
 const requiredBy = ({ status, requires }: NewEvent['data']): string[] =>
   status === 'waiting' && Array.isArray(requires) ? requires.map(String) : []
 
+const recordOf = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+
+/** Approvals are listed by the hundred; what is too large for that is in the event. */
+const approvalCharacters = 16 * 1024
+function storedToolCall(given: unknown): string {
+  const text = JSON.stringify(given ?? {})
+  if (text.length <= approvalCharacters) return text
+  const { toolCallId, title, kind } = recordOf(given)
+  const clip = (value: unknown) =>
+    typeof value === 'string' ? value.slice(0, 1000).toWellFormed() : undefined
+  return JSON.stringify({
+    toolCallId: clip(toolCallId),
+    title: clip(title),
+    kind: clip(kind),
+    truncated: true,
+  })
+}
+function storedOptions(given: unknown): string {
+  const text = JSON.stringify(given ?? [])
+  return text.length <= approvalCharacters ? text : '[]'
+}
+
 const permissions = (row: SessionRow, events: NewEvent[]) =>
   events
     .filter((event) => event.type === 'permission_request')
@@ -65,8 +88,8 @@ const permissions = (row: SessionRow, events: NewEvent[]) =>
       session_id: row.id,
       project_id: row.project_id,
       request_id: String(data.request_id),
-      tool_call: JSON.stringify(data.tool_call ?? {}),
-      options: JSON.stringify(data.options ?? []),
+      tool_call: storedToolCall(data.tool_call),
+      options: storedOptions(data.options),
       status: 'open' as const,
       reason: null,
       decided_by: null,

@@ -125,7 +125,7 @@ export function createManagers(deps: ManagersDeps) {
     projects,
     workspaces,
     callerTools,
-    openRequests: callerRequests.open,
+    openRequests: callerRequests.shown,
     soon,
     first: (command, row) => dispatch.first(command, row),
     toolsChanged: (project_id, session_id) => {

@@ -31,7 +31,7 @@ export type SessionsDeps = {
   workspaces: Workspaces
   events: EventLog
   callerTools: CallerTools
-  openRequests: CallerRequests['open']
+  openRequests: CallerRequests['shown']
   /** Its droid has other tools now. */
   toolsChanged: (project_id: string, session_id: string) => void
   /** Something is to be told to the containers of a project. */
@@ -58,6 +58,9 @@ const repeatableTurnId = (caller_id: string, session_id: string, key: string): s
     .update(JSON.stringify([caller_id, session_id, key]))
     .digest('hex')
     .slice(0, 20)}`
+
+/** Characters of a session's final text in a list; `get` has more. */
+const listedText = 2_000
 
 const usedBefore = () =>
   new Fault('conflict', 'this idempotency_key was used for a different request', {
@@ -110,8 +113,11 @@ export function createSessions(deps: SessionsDeps) {
     )
     const bySession = Map.groupBy(open, (request) => request.session_id)
     return found.map((row) => {
-      const open_requests = (bySession.get(row.id) ?? []).map(shownRequest)
-      const requires = [...row.requires, ...open_requests.map(({ request_id }) => request_id)]
+      const all = bySession.get(row.id) ?? []
+      const open_requests = all.flatMap((request) =>
+        request.arguments === null ? [] : [shownRequest({ ...request, arguments: request.arguments })],
+      )
+      const requires = [...row.requires, ...all.map(({ id }) => id)]
       return { ...shown(row), requires, open_requests }
     })
   }
@@ -239,7 +245,11 @@ export function createSessions(deps: SessionsDeps) {
     filter: { project_id?: string; status?: SessionStatus; parent_session_id?: string } & PageRequest,
   ) {
     const { items, next_cursor } = await rows.listSessions(db, filter)
-    return { sessions: await described(items), next_cursor }
+    const short = items.map((row) => ({
+      ...row,
+      final_text: row.final_text?.slice(0, listedText).toWellFormed() ?? null,
+    }))
+    return { sessions: await described(short), next_cursor }
   }
 
   return {

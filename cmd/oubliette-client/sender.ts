@@ -10,7 +10,7 @@ import type { EventsAnswer } from '../../internal/relay/protocol.ts'
 
 const BATCH_BYTES = 256 * 1024
 /** Whatever is in it, less than this has no more values than a frame may hold. */
-const DENSE_BATCH_BYTES = 48 * 1024
+const DENSE_BATCH_BYTES = 32 * 1024
 const PAUSE_MS = 2000
 
 export interface Sender {

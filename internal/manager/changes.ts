@@ -27,6 +27,8 @@ export function parseTasks(markdown: string): Task[] {
   const tasks: Task[] = []
   let section: string | null = null
   for (const raw of markdown.split('\n')) {
+    // The shortest heading or task is longer, and a file may be a million empty lines.
+    if (raw.length < 4) continue
     const line = raw.trimEnd()
     const heading = behind(line, /^#{2,6}(?=\s)/)
     if (heading) section = clip(heading)

@@ -5,7 +5,7 @@ import { measureJson } from '../json-bounds.ts'
 const LINE_CHARS = 1024 * 1024
 const KEPT_CHARS = 16 * 1024
 /** A batch of events is one frame, which holds no more than `jsonBounds` allows. */
-const LINE_VALUES = 10_000
+const LINE_VALUES = 8_000
 const LINE_DEPTH = 64
 const KEPT_DEPTH = 16
 

@@ -250,7 +250,7 @@ describe('JSON', () => {
   test('of very many values is refused before it is parsed, on the socket and over HTTP', async () => {
     await declare({})
     const list = (values: number) => Array(values).fill(0)
-    expect(await call({ a: list(40_000) })).toBe(asked)
+    expect(await call({ a: list(39_000) })).toBe(asked)
     const frame = (values: number) =>
       `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'caller_tool', params: { tool: 'app_t0', arguments: { a: list(values) } } })}\n`
     const latencies = await latenciesDuring(booted, other, async () => {
@@ -269,8 +269,14 @@ describe('JSON', () => {
         body,
       })
     }
-    expect((await post(1_500_000)).text).toContain('holds more than 50000 values')
+    expect((await post(1_500_000)).text).toContain('holds more than 40000 values')
     expect((await post(10)).text).not.toContain('holds more than')
+    // A few such bodies at once are taken, a stream of them is not; texts of the same size are no trouble.
+    const statuses = (await Promise.all(Array.from({ length: 12 }, () => post(39_000)))).map(
+      ({ status }) => status,
+    )
+    expect(statuses).toContain(200)
+    expect(statuses).toContain(429)
   })
 
   test('in heavy frames from many connections at once leaves room for others', async () => {

@@ -31,7 +31,9 @@ const store = await openStore({
   log: createLog({ level: 'warn' }),
 })
 stack.defer(() => store.close())
-const writer = createLogWriter({ store, onCommit: () => undefined })
+/** Nothing ends a benchmark. */
+const poison = { begin: () => undefined, isSuspect: () => false, close() {} }
+const writer = createLogWriter({ store, poison, onCommit: () => undefined })
 
 /** As supervisors do it: every session has one batch under way, and the next when it is committed. */
 async function durable(): Promise<number> {

@@ -169,6 +169,14 @@ export const configSchema = z.strictObject({
     .describe('An idle session is completed after this long.'),
   reconcile_seconds: z.number().min(1).default(30).describe('How often rows and engine are compared.'),
   shutdown_seconds: z.number().min(1).default(20).describe('How long SIGTERM waits for running calls.'),
+  watchdog_seconds: z
+    .int()
+    .min(0)
+    .max(3600)
+    .default(60)
+    .describe(
+      'The process is ended, for a service manager to start it again, when its event loop has not turned for this long; 0 never ends it.',
+    ),
   audit_days: z.int().min(1).default(90).describe('How long audit rows are kept.'),
   schedules: z
     .strictObject({

@@ -2,12 +2,15 @@
 // the last committed event after each new connection.
 import { setTimeout as delay } from 'node:timers/promises'
 import { messageOf } from '../../internal/fault.ts'
+import { jsonBounds, measureJson } from '../../internal/json-bounds.ts'
 import type { Log } from '../../internal/log.ts'
 import type { Journal } from '../../internal/relay/journal.ts'
 import { type Peer, RawJson } from '../../internal/relay/peer.ts'
 import type { EventsAnswer } from '../../internal/relay/protocol.ts'
 
 const BATCH_BYTES = 256 * 1024
+/** Whatever is in it, less than this has no more values than a frame may hold. */
+const DENSE_BATCH_BYTES = 32 * 1024
 const PAUSE_MS = 2000
 
 export interface Sender {
@@ -28,6 +31,15 @@ export function createSender(options: {
   let peer: Peer | undefined
   let sending = false
 
+  function nextBatch() {
+    const batch = journal.read(journal.acked_seq + 1, BATCH_BYTES)
+    if (!batch) return undefined
+    const { things, commas } = measureJson(batch.events, jsonBounds.values)
+    // The frame around it has a few of its own.
+    if (things + commas < jsonBounds.values - 100) return batch
+    return journal.read(journal.acked_seq + 1, DENSE_BATCH_BYTES)
+  }
+
   async function pump(): Promise<void> {
     if (sending) return
     sending = true
@@ -35,7 +47,7 @@ export function createSender(options: {
     try {
       while (peer?.open) {
         const to = peer
-        const batch = journal.read(journal.acked_seq + 1, BATCH_BYTES)
+        const batch = nextBatch()
         if (!batch) break
         const params = new RawJson(`{"session_id":${JSON.stringify(session_id)},"events":[${batch.events}]}`)
         try {

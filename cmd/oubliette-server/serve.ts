@@ -13,12 +13,13 @@ import { createHttp } from '../../internal/http/app.ts'
 import { createLog, type Log } from '../../internal/log.ts'
 import type { Committed } from '../../internal/manager/log-writer.ts'
 import { createManagers, type Managers } from '../../internal/manager/managers.ts'
+import { createPoison } from '../../internal/manager/poison.ts'
 import { ensureAdminToken, onTokenChange, tokenSource } from '../../internal/manager/tokens.ts'
 import { createDoor } from '../../internal/mcp/call.ts'
 import type { Door } from '../../internal/mcp/door.ts'
 import { createFollow } from '../../internal/mcp/follow.ts'
 import { createSessionNotices } from '../../internal/mcp/notices.ts'
-import { createSchemaCheck } from '../../internal/mcp/schema-check.ts'
+import { createSchemaCheck } from '../../internal/mcp/schema/check.ts'
 import { createMcp } from '../../internal/mcp/serve.ts'
 import { createSocketDoor } from '../../internal/mcp/socket.ts'
 import { tools } from '../../internal/mcp/tools/index.ts'
@@ -29,6 +30,7 @@ import { instanceId, knownInstance } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
 import { becomeSoleServer } from '../../internal/store/sole-server.ts'
+import { startWatchdog } from '../../internal/watchdog.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { checkout } from './command.ts'
 import { refuseNewEmbedded, refuseOther, rememberInstance } from './instance.ts'
@@ -99,6 +101,14 @@ export async function serve(settings: Settings): Promise<void> {
   const authenticate = async (bearer: string): Promise<Caller> =>
     oidc && bearer.split('.').length === 3 ? await oidc(bearer) : await tokens.check(bearer)
 
+  const poison = await createPoison({ home, store, log })
+  stack.defer(() => poison.close())
+  if (config.watchdog_seconds > 0) {
+    const watchdog = startWatchdog({ home, seconds: config.watchdog_seconds })
+    stack.defer(() => watchdog.stop())
+  }
+  const schema = createSchemaCheck()
+  stack.defer(() => schema.close())
   const client = await installClient(home)
   let notify: (committed: Committed) => void = () => undefined
   const managers: Managers = createManagers({
@@ -106,6 +116,7 @@ export async function serve(settings: Settings): Promise<void> {
     config,
     credentials: settings.credentials,
     store,
+    poison,
     runtime,
     client,
     version: version(),
@@ -117,7 +128,7 @@ export async function serve(settings: Settings): Promise<void> {
     ),
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
-    schema: createSchemaCheck(),
+    schema,
     onCommit: [(committed) => notify(committed)],
   })
   stack.defer(() => managers.close())

@@ -104,7 +104,15 @@ export async function readFile(root: Root, path: string, range: { offset: number
   })
 }
 
+/** JSON writes a control character as six: what is mostly such is shorter in base64, and quicker to write. */
+function isMostlyControl(bytes: Buffer): boolean {
+  let control = 0
+  for (const byte of bytes) if (byte < 0x20 && byte !== 0x0a && byte !== 0x09 && byte !== 0x0d) control++
+  return control > bytes.length / 8
+}
+
 function decode(bytes: Buffer): string | undefined {
+  if (isMostlyControl(bytes)) return undefined
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {

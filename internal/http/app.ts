@@ -11,7 +11,7 @@ import { newRequestId } from '../ids.ts'
 import type { Log } from '../log.ts'
 import type { Follow } from '../mcp/follow.ts'
 import type { Mcp } from '../mcp/serve.ts'
-import { type Authenticate, createCallerCheck, type Rate } from './auth.ts'
+import { type Authenticate, boundBody, createCallerCheck, type Rate } from './auth.ts'
 import { BodyTooLarge, readBody } from './body.ts'
 import { errorResponse, logged } from './errors.ts'
 import { createGuard } from './guard.ts'
@@ -84,6 +84,7 @@ export function createHttp(options: HttpOptions): Http {
     if (c.req.raw.method === 'HEAD') return notAllowed(c, 'GET, POST, DELETE')
     const caller = await callerOf(c)
     const body = c.req.method === 'POST' ? await readBody(c.env.incoming, config.max_body_bytes) : undefined
+    if (body) boundBody(options.rate.requests, caller, body)
     return mcp.fetch(c.req.raw, { caller, request_id: c.var.request_id }, body)
   })
   const { follow } = options

@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import {
   closedAmong,
   openRequests,
+  openRequestsShown,
   overdueRequests,
   type RequestEnd,
   type RequestRow,
@@ -146,7 +147,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
   }
 
   async function ask(
-    session_id: string,
+    { session_id, project_id }: { session_id: string; project_id: string },
     name: string,
     args: Record<string, unknown>,
     call_id: string | undefined,
@@ -155,7 +156,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     let offer: Offered
     try {
       offer = await tools.find(session_id, name)
-      tools.checkArguments(offer, args)
+      await tools.checkArguments(project_id, offer, args)
     } catch (error) {
       // The tool may be gone or another one by now, and the call from before that still be open.
       const before = call_id ? await requestByCall(db, session_id, call_id) : undefined
@@ -221,7 +222,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       if (!waiters && (await requestById(db, row.id))?.status !== 'open') await refuse(request_id)
       for (const waiter of waiters ?? []) waiter.progress(update)
     },
-    open: (session_ids: string[]) => openRequests(db, session_ids),
+    shown: (session_ids: string[]) => openRequestsShown(db, session_ids),
     /** Deadlines are in rows; whoever was waiting for them may be gone. */
     async expire() {
       for (const row of await overdueRequests(db, 1000)) await timeOut(row)

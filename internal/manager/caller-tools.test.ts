@@ -1,17 +1,18 @@
 import { expect, test } from 'vitest'
-import { checkDeclaration } from './caller-tools.ts'
+import { Fault } from '../fault.ts'
+import { checkDeclaration, type SchemaCheck } from './caller-tools.ts'
 
-const schema = () => () => undefined
+const lenient: SchemaCheck = { declare: async () => undefined, validate: () => undefined }
 const tool = (name: string, inputSchema: Record<string, unknown> = { type: 'object' }) => ({
   name,
   description: '',
   inputSchema,
 })
+const check = (caller_id: string, tools: ReturnType<typeof tool>[], schema = lenient) =>
+  checkDeclaration({ caller_id, tools }, 'p', schema)
 
-test('a plain declaration is fine', () => {
-  expect(() =>
-    checkDeclaration({ caller_id: 'app', tools: [tool('greet'), tool('notify')] }, schema),
-  ).not.toThrow()
+test('a plain declaration is fine', async () => {
+  await check('app', [tool('greet'), tool('notify')])
 })
 
 test.each([
@@ -19,22 +20,28 @@ test.each([
   ['mcp_a', 'x', /taken by Oubliette/],
   ['Oubliette_x', 'x', /taken by Oubliette/],
   ['app', 'x'.repeat(64), /longer than 64/],
-])('caller %s cannot offer a tool like %s', (caller_id, name, words) => {
-  expect(() => checkDeclaration({ caller_id, tools: [tool(name)] }, schema)).toThrow(words)
+])('caller %s cannot offer a tool like %s', async (caller_id, name, words) => {
+  await expect(check(caller_id, [tool(name)])).rejects.toThrow(words)
 })
 
-test('the same tool twice is refused', () => {
-  expect(() => checkDeclaration({ caller_id: 'app', tools: [tool('a'), tool('a')] }, schema)).toThrow(/twice/)
+test('the same tool twice is refused', async () => {
+  await expect(check('app', [tool('a'), tool('a')])).rejects.toThrow(/twice/)
 })
 
-test('a schema that is none is refused when it is declared', () => {
-  expect(() =>
-    checkDeclaration({ caller_id: 'app', tools: [tool('a', { type: 'string' })] }, schema),
-  ).toThrow(/must have type "object"/)
-  const broken = () => {
-    throw new Error('unknown keyword')
-  }
-  expect(() => checkDeclaration({ caller_id: 'app', tools: [tool('a')] }, broken)).toThrow(
-    /is not a JSON schema: unknown keyword/,
+test('a schema that cannot be used is named by its place', async () => {
+  await expect(check('app', [tool('a'), tool('b', { type: 'string' })])).rejects.toThrow(
+    'caller_tools[1].inputSchema: must have type "object"',
   )
+  const broken = {
+    ...lenient,
+    declare: () => Promise.reject(new Fault('invalid', 'is not a JSON schema: x')),
+  }
+  await expect(check('app', [tool('a')], broken)).rejects.toThrow(
+    'caller_tools[0].inputSchema: is not a JSON schema: x',
+  )
+})
+
+test('a declaration that is too large is refused', async () => {
+  const large = tool('a', { type: 'object', description: 'x'.repeat(1024 * 1024) })
+  await expect(check('app', [large])).rejects.toThrow(/larger than 1048576 bytes/)
 })

@@ -5,19 +5,46 @@ import { type CallerRow, callersOf, saveCaller } from '../store/callers.ts'
 import type { Db, Store } from '../store/open.ts'
 import type { CallerTool } from '../store/schema.ts'
 
-/** Whether a value fits a schema, in words if it does not. Throws if the schema itself is no schema. */
-export type SchemaCheck = (schema: Record<string, unknown>) => (value: unknown) => string | undefined
+/** Schemas come from tenants: what they cost is bounded, and each project (`tenant`) waits for its own only. */
+export type SchemaCheck = {
+  /** Throws a fault if it is not a schema, or not one that can be used. */
+  declare(tenant: string, schema: Record<string, unknown>): Promise<void>
+  /** What is wrong with the value, or nothing. Throws a fault if that cannot be told within the deadline. */
+  validate(
+    tenant: string,
+    schema: Record<string, unknown>,
+    value: unknown,
+  ): string | undefined | Promise<string | undefined>
+}
 
 export type Declaration = { caller_id: string; tools: CallerTool[] }
 export type Offered = { caller: CallerRow; tool: CallerTool; name: string }
 
 const longestName = 64
+/** All tools of one declaration, and of all callers of a session, as JSON. They are listed to the droid in one frame. */
+const declarationBytes = 1024 * 1024
+const sessionBytes = 4 * 1024 * 1024
 const reserved = /^(oubliette|mcp)(_|$)/i
 
 export const nameOf = (caller_id: string, tool: string) => `${caller_id}_${tool}`
 
+const bytesOf = (tools: CallerTool[]): number => Buffer.byteLength(JSON.stringify(tools))
+
+/** A fault of one schema, with its place in the declaration. */
+const placed = (at: number, error: unknown): unknown =>
+  error instanceof Fault
+    ? new Fault(error.kind, `caller_tools[${at}].inputSchema: ${error.message}`, {
+        cause: error,
+        ...(error.hint ? { hint: error.hint } : {}),
+      })
+    : error
+
 /** All that is wrong with a declaration by itself. */
-export function checkDeclaration({ caller_id, tools }: Declaration, schema: SchemaCheck): void {
+export async function checkDeclaration(
+  { caller_id, tools }: Declaration,
+  tenant: string,
+  schema: SchemaCheck,
+): Promise<void> {
   if (reserved.test(caller_id))
     throw new Fault('invalid', `caller_id "${caller_id}" is taken by Oubliette itself`)
   const seen = new Set<string>()
@@ -28,18 +55,17 @@ export function checkDeclaration({ caller_id, tools }: Declaration, schema: Sche
       throw new Fault('invalid', `the tool name "${name}" is longer than ${longestName} characters`)
     if (name.startsWith('mcp__') || name.startsWith('oubliette_'))
       throw new Fault('invalid', `the tool name "${name}" would shadow another tool`)
-    if (tool.inputSchema.type !== 'object')
-      throw new Fault('invalid', `inputSchema of "${tool.name}" must have type "object"`)
-    try {
-      schema(tool.inputSchema)
-    } catch (error) {
-      throw new Fault(
-        'invalid',
-        `inputSchema of "${tool.name}" is not a JSON schema: ${(error as Error).message}`,
-        { cause: error },
-      )
-    }
     seen.add(name)
+  }
+  if (bytesOf(tools) > declarationBytes)
+    throw new Fault('invalid', `caller_tools is larger than ${declarationBytes} bytes`)
+  for (const [at, tool] of tools.entries()) {
+    if (tool.inputSchema.type !== 'object') throw placed(at, new Fault('invalid', 'must have type "object"'))
+    try {
+      await schema.declare(tenant, tool.inputSchema)
+    } catch (error) {
+      throw placed(at, error)
+    }
   }
 }
 
@@ -73,6 +99,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
     declaration: Declaration,
   ): Promise<void> {
     const names = new Set(declaration.tools.map((tool) => nameOf(declaration.caller_id, tool.name)))
+    let bytes = bytesOf(declaration.tools)
     for (const caller of await callersOf(trx, session_id)) {
       if (caller.caller_id === declaration.caller_id) {
         if (caller.declared_by !== declared_by)
@@ -83,6 +110,13 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
           )
         continue
       }
+      bytes += bytesOf(caller.tools)
+      if (bytes > sessionBytes)
+        throw new Fault(
+          'exhausted',
+          `the tools that callers offer to this session are larger than ${sessionBytes} bytes`,
+          { hint: 'declare fewer tools, or tools with smaller schemas' },
+        )
       // `a_b` with `c` and `a` with `b_c` are the same name.
       const clash = offers(caller).find(({ name }) => names.has(name))
       if (clash)
@@ -113,13 +147,23 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
     })
   }
 
-  function checkArguments({ tool, name }: Offered, args: unknown): void {
-    const wrong = deps.schema(tool.inputSchema)(args)
+  async function checkArguments(project_id: string, { tool, name }: Offered, args: unknown): Promise<void> {
+    let wrong: string | undefined
+    try {
+      wrong = await deps.schema.validate(project_id, tool.inputSchema, args)
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error
+      throw new Fault(error.kind, `inputSchema of ${name}: ${error.message}`, {
+        cause: error,
+        ...(error.hint ? { hint: error.hint } : {}),
+      })
+    }
     if (wrong) throw new Fault('invalid', `${name}: ${wrong}`)
   }
 
   return {
-    check: (declaration: Declaration) => checkDeclaration(declaration, deps.schema),
+    check: (declaration: Declaration, project_id: string) =>
+      checkDeclaration(declaration, project_id, deps.schema),
     declare,
     /** After the commit of a declaration. */
     changed: (session_id: string) => void known.delete(session_id),

@@ -19,11 +19,13 @@ import { type SessionRow, sessionById } from '../store/sessions.ts'
 import type { Containers } from './containers.ts'
 import type { FormerLives } from './former-lives.ts'
 import { containerPaths } from './layout.ts'
+import { type Poison, PoisonRefusal } from './poison.ts'
 
 const connectSeconds = 30
 
 export type DispatchDeps = {
   store: Store
+  poison: Poison
   former: FormerLives
   relay: Relay
   containers: Containers
@@ -86,13 +88,27 @@ export function createDispatch(deps: DispatchDeps) {
     if (!row) return
     const base = { command_id: command.id, session_id: row.id }
     const payload = command.payload as never
-    if (command.kind === 'start') await link.send('start_session', await startParams(command, row))
+    const start = command.kind === 'start' ? await startParams(command, row) : undefined
+    const refused = deps.poison.begin({
+      project_id: row.project_id,
+      key: command.id,
+      what: `command ${command.kind}`,
+    })
+    if (refused) throw refused
+    if (start) await link.send('start_session', start)
     else if (command.kind === 'prompt')
       await link.send('prompt', { ...base, ...(payload as object) } as never)
     else if (command.kind === 'cancel') await link.send('cancel', { ...base, ...(payload as object) })
     else if (command.kind === 'end')
       await link.send('end', { ...base, ...(payload as object) }, { timeout_ms: 60_000 })
     else await link.send('permission_answer', { ...base, ...(payload as object) } as never)
+  }
+
+  async function refuse(command: Due, why: Fault): Promise<void> {
+    const { id: command_id, session_id } = command
+    log.warn('a command is refused', { session_id, command_id, reason: why.message })
+    await deleteCommand(db, command.id)
+    await deps.fail(session_id, why.message)
   }
 
   async function deliver(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
@@ -102,6 +118,7 @@ export function createDispatch(deps: DispatchDeps) {
     } catch (error) {
       // The row stays; the next connection of the supervisor takes it up.
       if (gone(error) || closed) return
+      if (error instanceof PoisonRefusal) return await refuse(command, error)
       const refused = error instanceof Fault && (error.kind === 'conflict' || error.kind === 'not_found')
       if (refused && command.kind === 'prompt') return await deps.restart(command)
       log.warn('a session refuses a command', {

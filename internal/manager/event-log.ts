@@ -2,10 +2,17 @@
 // the log, so push and poll cannot disagree. Writing is `log-writer.ts` and
 // `call-writer.ts`.
 import type { TouchedSession } from '../store/callers.ts'
-import { eventsAfterIndex, eventsAfterPosition, type PlacedEvent, type StoredEvent } from '../store/events.ts'
+import {
+  type EventPage,
+  eventsAfterIndex,
+  eventsAfterPosition,
+  type PlacedEvent,
+  type StoredEvent,
+} from '../store/events.ts'
 import type { Store } from '../store/open.ts'
 import { createCallWriter } from './call-writer.ts'
 import { type Committed, createLogWriter } from './log-writer.ts'
+import type { Poison } from './poison.ts'
 import type { Wake } from './wake.ts'
 
 /** As callers see it: what an event carries lies beside its own fields, and never over them. */
@@ -15,46 +22,75 @@ export const shownEvent = ({ session_id, index, type, at, data }: Omit<StoredEve
 }
 export type ShownEvent = ReturnType<typeof shownEvent>
 export type IndexedEvent = Omit<StoredEvent, 'position'>
+export type IndexedPage = { events: IndexedEvent[]; more: boolean }
 export type Position = { project_id: string } | { root_session_id: string; session_ids?: string[] }
 
 /** The newest events of the sessions that were written last, so that those at the tip need no query. */
 const tipEvents = 512
 const tipSessions = 200
+const tipCharacters = 256 * 1024
+
+const charactersOf = ({ data }: PlacedEvent): number => {
+  let sum = 0
+  for (const value of Object.values(data))
+    sum +=
+      typeof value === 'string' ? value.length : typeof value === 'object' ? JSON.stringify(value).length : 8
+  return sum
+}
+
+type Tip = { events: PlacedEvent[]; sizes: number[]; characters: number }
 
 function createTips() {
-  const tips = new Map<string, PlacedEvent[]>()
+  const tips = new Map<string, Tip>()
+
+  /** Without the oldest, as long as they are too many or too large together. */
+  function trimmed({ events, sizes, characters }: Tip): Tip {
+    let from = 0
+    let left = characters
+    while (from < events.length && (left > tipCharacters || events.length - from > tipEvents))
+      left -= sizes[from++]!
+    return { events: events.slice(from), sizes: sizes.slice(from), characters: left }
+  }
+
   return {
     /** Nothing is known to come after it. */
-    endsAt: (session_id: string, index: number) => tips.get(session_id)?.at(-1)?.index === index,
+    endsAt: (session_id: string, index: number) => tips.get(session_id)?.events.at(-1)?.index === index,
     add(events: PlacedEvent[]) {
       for (const [session_id, added] of Map.groupBy(events, (event) => event.session_id)) {
-        const before = tips.get(session_id) ?? []
-        const joined = before.at(-1)?.index === added[0]!.index - 1 ? [...before, ...added] : added
+        const before = tips.get(session_id)
+        const follows = before?.events.at(-1)?.index === added[0]!.index - 1
+        const sizes = added.map(charactersOf)
+        const tip = trimmed({
+          events: follows ? [...before!.events, ...added] : added,
+          sizes: follows ? [...before!.sizes, ...sizes] : sizes,
+          characters: sizes.reduce((sum, size) => sum + size, follows ? before!.characters : 0),
+        })
         tips.delete(session_id)
-        tips.set(session_id, joined.slice(-tipEvents))
+        if (tip.events.length > 0) tips.set(session_id, tip)
         if (tips.size > tipSessions) tips.delete(tips.keys().next().value!)
       }
     },
     /** Nothing if what comes next is older than what is kept. */
-    after(session_id: string, since_index: number, limit: number): IndexedEvent[] | undefined {
-      const tip = tips.get(session_id)
+    after(session_id: string, since_index: number, limit: number): IndexedPage | undefined {
+      const tip = tips.get(session_id)?.events
       const first = tip?.[0]
       if (!tip || !first || first.index > since_index + 1 || tip.at(-1)!.index <= since_index)
         return undefined
-      return tip.slice(since_index + 1 - first.index, since_index + 1 - first.index + limit)
+      const from = since_index + 1 - first.index
+      return { events: tip.slice(from, from + limit), more: tip.length > from + limit }
     },
   }
 }
 
 type Listener = (committed: Committed) => void
 
-export function createEventLog(deps: { store: Store; wake: Wake; listeners: Listener[] }) {
+export function createEventLog(deps: { store: Store; wake: Wake; poison: Poison; listeners: Listener[] }) {
   const { store, wake } = deps
   const tips = createTips()
   const reads = new Map<string, Promise<unknown>>()
   const keysOf = (row: TouchedSession) => [row.id, `tree:${row.root_session_id}`, `project:${row.project_id}`]
 
-  const writer = createLogWriter({ store, onCommit: announce })
+  const writer = createLogWriter({ store, poison: deps.poison, onCommit: announce })
   const calls = createCallWriter({ store, onCommit: announce })
 
   function announce(committed: Committed): void {
@@ -76,13 +112,13 @@ export function createEventLog(deps: { store: Store; wake: Wake; listeners: List
     return mine
   }
 
-  const after = async (session_id: string, since_index: number, limit: number): Promise<IndexedEvent[]> =>
+  const after = async (session_id: string, since_index: number, limit: number): Promise<IndexedPage> =>
     tips.after(session_id, since_index, limit) ??
     (await shared(`${session_id}:${since_index}:${limit}`, () =>
       eventsAfterIndex(store.db, session_id, since_index, limit),
     ))
 
-  const afterPosition = (of: Position, since: number, limit: number): Promise<StoredEvent[]> =>
+  const afterPosition = (of: Position, since: number, limit: number): Promise<EventPage> =>
     shared(`${JSON.stringify(of)}:${since}:${limit}`, () => eventsAfterPosition(store.db, of, since, limit))
 
   /** The whole history from a place on, and then what comes, until the signal; as many at a time as there are. */
@@ -123,7 +159,7 @@ export function createEventLog(deps: { store: Store; wake: Wake; listeners: List
         since_index,
         // At the tip there is nothing to ask the database for, until the news came through another server.
         async (since, woken) =>
-          woken && tips.endsAt(session_id, since) ? [] : await after(session_id, since, 500),
+          woken && tips.endsAt(session_id, since) ? [] : (await after(session_id, since, 500)).events,
         (event) => event.index,
         signal,
       ),
@@ -131,7 +167,7 @@ export function createEventLog(deps: { store: Store; wake: Wake; listeners: List
       follow(
         `project:${project_id}`,
         since_position,
-        (since) => afterPosition({ project_id }, since, 500),
+        async (since) => (await afterPosition({ project_id }, since, 500)).events,
         (event) => event.position,
         signal,
       ),

@@ -15,6 +15,8 @@ import {
   type SessionRow,
   updateSession,
 } from '../store/sessions.ts'
+import { withoutContent } from './dropped-events.ts'
+import type { Poison } from './poison.ts'
 import { fold } from './session-state.ts'
 
 /** `former`: said before its container started again. */
@@ -55,6 +57,29 @@ const isEnd = (event: NewEvent) =>
 const requiredBy = ({ status, requires }: NewEvent['data']): string[] =>
   status === 'waiting' && Array.isArray(requires) ? requires.map(String) : []
 
+const recordOf = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+
+/** Approvals are listed by the hundred; what is too large for that is in the event. */
+const approvalCharacters = 16 * 1024
+function storedToolCall(given: unknown): string {
+  const text = JSON.stringify(given ?? {})
+  if (text.length <= approvalCharacters) return text
+  const { toolCallId, title, kind } = recordOf(given)
+  const clip = (value: unknown) =>
+    typeof value === 'string' ? value.slice(0, 1000).toWellFormed() : undefined
+  return JSON.stringify({
+    toolCallId: clip(toolCallId),
+    title: clip(title),
+    kind: clip(kind),
+    truncated: true,
+  })
+}
+function storedOptions(given: unknown): string {
+  const text = JSON.stringify(given ?? [])
+  return text.length <= approvalCharacters ? text : '[]'
+}
+
 const permissions = (row: SessionRow, events: NewEvent[]) =>
   events
     .filter((event) => event.type === 'permission_request')
@@ -63,8 +88,8 @@ const permissions = (row: SessionRow, events: NewEvent[]) =>
       session_id: row.id,
       project_id: row.project_id,
       request_id: String(data.request_id),
-      tool_call: JSON.stringify(data.tool_call ?? {}),
-      options: JSON.stringify(data.options ?? []),
+      tool_call: storedToolCall(data.tool_call),
+      options: storedOptions(data.options),
       status: 'open' as const,
       reason: null,
       decided_by: null,
@@ -72,8 +97,14 @@ const permissions = (row: SessionRow, events: NewEvent[]) =>
       decided_at: null,
     }))
 
-export function createLogWriter(deps: { store: Store; onCommit: (committed: Committed) => void }) {
-  const { store } = deps
+const keyOf = ({ session_id, events }: Job) => `${session_id}:${events[0]?.seq}`
+
+export function createLogWriter(deps: {
+  store: Store
+  poison: Poison
+  onCommit: (committed: Committed) => void
+}) {
+  const { store, poison } = deps
   let queue: Job[] = []
   let running: Promise<void> | undefined
 
@@ -104,16 +135,20 @@ export function createLogWriter(deps: { store: Store; onCommit: (committed: Comm
       await cancelApprovals(trx, row.id, 'the droid does not wait for it any more', requiredBy(said))
   }
 
-  async function append(trx: Db, jobs: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
-    const rows = await lockSessions(trx, [...new Set(jobs.map((job) => job.session_id))])
+  async function append(trx: Db, given: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
+    const rows = await lockSessions(trx, [...new Set(given.map((job) => job.session_id))])
     const opened = new Map<string, Open>()
     for (const [id, row] of rows)
       opened.set(id, { row, next_index: row.next_index, committed_seq: row.committed_seq, added: [] })
-    const late = jobs.filter((job) => job.events.some((event) => event.former && isEnd(event)))
+    const late = given.filter((job) => job.events.some((event) => event.former && isEnd(event)))
     const restarting = await sessionsToStart(
       trx,
       late.map((job) => job.session_id),
     )
+    const jobs = given.map((job) => {
+      const refused = poison.begin({ project_id: job.project_id, key: keyOf(job), what: 'events' })
+      return refused ? { ...job, events: withoutContent(job.events, refused.message) } : job
+    })
     const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
     const events = [...opened.values()].flatMap(({ row, added, next_index }) =>
       added.map((event, at) => ({
@@ -156,7 +191,29 @@ export function createLogWriter(deps: { store: Store; onCommit: (committed: Comm
     return jobs
   }
 
+  /** The event that ended the server is known when each is written by itself, and only that one is dropped. */
+  async function writeSingly(job: Job): Promise<void> {
+    let answer: EventsAnswer | undefined
+    try {
+      for (const event of job.events) {
+        const done = Promise.withResolvers<EventsAnswer>()
+        await write([{ ...job, events: [event], done }])
+        answer = await done.promise
+      }
+      job.done.resolve(answer!)
+    } catch (error) {
+      job.done.reject(error)
+    }
+  }
+
   async function write(jobs: Job[]): Promise<void> {
+    const suspects = jobs.filter((job) => poison.isSuspect(keyOf(job)))
+    if (suspects.length > 0 && (jobs.length > 1 || suspects[0]!.events.length > 1)) {
+      const others = jobs.filter((job) => !suspects.includes(job))
+      if (others.length > 0) await write(others)
+      for (const job of suspects) await writeSingly(job)
+      return
+    }
     try {
       const { answers, ...committed } = await commit(jobs)
       deps.onCommit(committed)

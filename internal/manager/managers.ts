@@ -35,11 +35,13 @@ import { createLimits } from './limits.ts'
 import type { Committed } from './log-writer.ts'
 import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
+import type { Poison } from './poison.ts'
 import { createProjectCreation } from './project-creation.ts'
 import { createGrants } from './project-grants.ts'
 import { createProjects } from './projects.ts'
 import { createReconcile } from './reconcile.ts'
 import type { ScheduledCall } from './schedule-run.ts'
+import { createScheduleTimes } from './schedule-times.ts'
 import { createScheduler } from './scheduler.ts'
 import { createSchedules } from './schedules.ts'
 import { createSerial } from './serial.ts'
@@ -58,6 +60,7 @@ export type ManagersDeps = {
   config: Config
   credentials: ReadonlyMap<string, Credential>
   store: Store
+  poison: Poison
   runtime: Runtime
   client: ClientInContainer
   log: Log
@@ -117,6 +120,7 @@ export function createManagers(deps: ManagersDeps) {
       ...deps.onCommit,
       forgetRequests,
     ],
+    poison: deps.poison,
   })
   /** Nobody waits for what the droid of a session that is over had asked for. */
   function forgetRequests({ rows }: Committed): void {
@@ -171,7 +175,7 @@ export function createManagers(deps: ManagersDeps) {
     projects,
     workspaces,
     callerTools,
-    openRequests: callerRequests.open,
+    openRequests: callerRequests.shown,
     soon,
     first: (command, row) => dispatch.first(command, row),
     toolsChanged: (project_id, session_id) => {
@@ -201,6 +205,10 @@ export function createManagers(deps: ManagersDeps) {
     version: deps.version,
     log,
     pace,
+    watch: (project_id) => ({
+      isSuspect: deps.poison.isSuspect,
+      begin: (request) => deps.poison.begin({ project_id, ...request }),
+    }),
     handlers: {
       ...createSupervision({
         ...common,
@@ -253,6 +261,7 @@ export function createManagers(deps: ManagersDeps) {
   })
   const dispatch: Dispatch = createDispatch({
     ...common,
+    poison: deps.poison,
     former,
     relay,
     containers,
@@ -271,8 +280,10 @@ export function createManagers(deps: ManagersDeps) {
     queue_limit: config.schedules.queue,
     keep_runs: config.schedules.history_runs,
   })
+  const times = createScheduleTimes()
   const schedules = createSchedules({
     store,
+    times,
     projects,
     workspaces,
     sessions,
@@ -350,6 +361,7 @@ export function createManagers(deps: ManagersDeps) {
     },
     async close() {
       await scheduler.close()
+      await times.close()
       await reconcile.close()
       await trash.close()
       await dispatch.close()

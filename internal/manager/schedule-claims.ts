@@ -118,9 +118,9 @@ export function createClaims(deps: ClaimsDeps) {
   }
 
   /** A reason if it cannot be read any more, a time zone that is gone for one: it must not hold up the others. */
-  function timesOf(row: rows.ScheduleRow, at: number): Due | string {
+  async function timesOf(row: rows.ScheduleRow, at: number): Promise<Due | string> {
     try {
-      return dueTimes(row, Date.parse(row.next_run_at!), at, graceMs)
+      return await dueTimes(row, Date.parse(row.next_run_at!), at, graceMs)
     } catch (error) {
       return `its times cannot be read: ${messageOf(error)}`
     }
@@ -149,7 +149,7 @@ export function createClaims(deps: ClaimsDeps) {
       const placed: runs.NewRun[] = []
       const moved: { id: string; next_run_at: string | null }[] = []
       for (const row of found) {
-        const which = timesOf(row, at)
+        const which = await timesOf(row, at)
         if (typeof which === 'string') {
           await disable(trx, row.id, which)
           continue

@@ -75,19 +75,19 @@ describe('what is due', () => {
   const timing = { cron_expr: '* * * * * *', time_zone: 'UTC' }
   const now = at('2026-01-01T00:01:00Z')
 
-  it('is every time of the last seconds, each once', () => {
-    const due = dueTimes(timing, now - 2000, now, 10_000)
+  it('is every time of the last seconds, each once', async () => {
+    const due = await dueTimes(timing, now - 2000, now, 10_000)
     expect(due).toEqual({ times: [now - 2000, now - 1000, now], missed: undefined, next: now + 1000 })
   })
 
-  it('is apart from what nobody was there for', () => {
-    const due = dueTimes(timing, now - 60_000, now, 10_000)
+  it('is apart from what nobody was there for', async () => {
+    const due = await dueTimes(timing, now - 60_000, now, 10_000)
     expect(due.missed).toEqual({ first: now - 60_000, count: 50 })
     expect(due.times).toHaveLength(11)
   })
 
-  it('does not count for ever', () => {
-    const due = dueTimes(timing, now - 400 * 86_400_000, now, 10_000)
+  it('does not count for ever', async () => {
+    const due = await dueTimes(timing, now - 400 * 86_400_000, now, 10_000)
     expect(due.missed?.count).toBe(1000)
     expect(due.times).toHaveLength(11)
     expect(due.next).toBe(now + 1000)

@@ -13,8 +13,9 @@ import * as rows from '../store/schedules.ts'
 import type { RunStatus } from '../store/schema.ts'
 import { holdSession } from '../store/sessions.ts'
 import type { Projects } from './projects.ts'
-import { checkTiming, nextTime, nextTimes, type Timing } from './schedule-cron.ts'
+import { nextTime, type Timing } from './schedule-cron.ts'
 import { shownRun, shownSchedule } from './schedule-shown.ts'
+import type { ScheduleTimes } from './schedule-times.ts'
 import type { Scheduler } from './scheduler.ts'
 import type { Sessions } from './sessions.ts'
 import type { Workspaces } from './workspaces.ts'
@@ -39,6 +40,7 @@ type Deps = {
   workspaces: Pick<Workspaces, 'resolve'>
   sessions: Pick<Sessions, 'droidOf' | 'requireMaySpawn'>
   scheduler: Pick<Scheduler, 'changed' | 'trigger'>
+  times: Pick<ScheduleTimes, 'check' | 'next'>
   history_days: number
   now?: () => number
 }
@@ -65,7 +67,7 @@ async function holdPrincipal(trx: Db, { session_id }: { session_id: string | nul
 }
 
 export function createSchedules(deps: Deps) {
-  const { store, projects, scheduler, now = Date.now } = deps
+  const { store, projects, scheduler, times, now = Date.now } = deps
   const { db } = store
 
   async function require(id: string, trx?: Db): Promise<rows.ScheduleRow> {
@@ -110,7 +112,7 @@ export function createSchedules(deps: Deps) {
     const { targets: wanted, droid = null, ...rest } = fields
     const targets = wanted.map(plain)
     const principal = principalOf(caller)
-    checkTiming(rest, now())
+    await times.check(caller.id, rest, now())
     await checkTargets(caller, targets, droid, principal)
     const id = newScheduleId()
     const at = iso(now())
@@ -133,9 +135,26 @@ export function createSchedules(deps: Deps) {
       targets.map(({ id }) => id),
     )
     const bySchedule = Map.groupBy(targets, (target) => target.schedule_id)
+    const next_runs = await nextRuns(found, next)
     return found.map((row) =>
-      shownSchedule(row, bySchedule.get(row.id) ?? [], last, row.enabled ? nextTimes(row, now(), next) : []),
+      shownSchedule(row, bySchedule.get(row.id) ?? [], last, next_runs.get(row.id) ?? []),
     )
+  }
+
+  /** Whoever wrote an expression waits for it, and those who ask for it too, but for no other's. */
+  async function nextRuns(found: rows.ScheduleRow[], count: number): Promise<Map<string, string[]>> {
+    const byCreator = Map.groupBy(
+      found.filter(({ enabled }) => enabled),
+      ({ created_by }) => created_by,
+    )
+    const next_runs = new Map<string, string[]>()
+    for (const [creator, mine] of byCreator) {
+      const timings = mine.map(({ cron_expr, time_zone }) => ({ cron_expr, time_zone }))
+      const listed = await times.next(creator, timings, now(), count)
+      for (const [at, { id, next_run_at }] of mine.entries())
+        next_runs.set(id, listed[at]!.length > 0 || !next_run_at || count === 0 ? listed[at]! : [next_run_at])
+    }
+    return next_runs
   }
 
   async function get(id: string, next: number) {
@@ -159,7 +178,7 @@ export function createSchedules(deps: Deps) {
     // Whoever enables a schedule whose token or session counts no more puts himself in its place.
     const adopts = fields.enabled === true && !(await rows.principalCounts(db, before, iso(now())))
     const principal = adopts ? principalOf(caller) : undefined
-    checkTiming({ ...before, ...fields }, now())
+    await times.check(caller.id, { ...before, ...fields }, now())
     const targets = wanted?.map(plain) ?? (await rows.targetsOf(db, [id]))
     if (wanted || principal || caller.session_id || droid !== before.droid)
       await checkTargets(caller, targets, droid, principal ?? before)
@@ -225,9 +244,10 @@ export function createSchedules(deps: Deps) {
     remove,
     trigger,
     history,
-    preview(timing: Timing, next: number) {
-      checkTiming(timing, now())
-      return { ...timing, next_runs: nextTimes(timing, now(), next) }
+    async preview(caller: Caller, timing: Timing, next: number) {
+      await times.check(caller.id, timing, now())
+      const [next_runs = []] = await times.next(caller.id, [timing], now(), next)
+      return { ...timing, next_runs }
     },
     /** All of its projects: who may not see one of them does not see the schedule. */
     projectsOf: async (id: string) => (await rows.targetsOf(db, [id])).map(({ project_id }) => project_id),

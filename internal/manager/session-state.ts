@@ -9,6 +9,13 @@ import type { NewEvent } from '../store/events.ts'
 import { isOver, type SessionChange, type SessionRow } from '../store/sessions.ts'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+/** Rows are listed by the hundred; the event has all of it. */
+const mostText = 100_000
+const mostReason = 2_000
+const mostRequired = 100
+const clipped = (value: unknown, most: number): string | null =>
+  text(value)?.slice(0, most).toWellFormed() ?? null
+
 const count = (value: unknown): number =>
   typeof value === 'number' && value > 0 && Number.isFinite(value) ? value : 0
 const record = (value: unknown): Record<string, unknown> =>
@@ -33,8 +40,10 @@ function onStatus(data: Record<string, unknown>, at: string): SessionChange {
   const over = isOver(status as SessionStatus)
   return {
     status: status as SessionStatus,
-    reason: text(data.reason) ?? null,
-    requires: JSON.stringify(status === 'waiting' && Array.isArray(data.requires) ? data.requires : []),
+    reason: clipped(data.reason, mostReason),
+    requires: JSON.stringify(
+      status === 'waiting' && Array.isArray(data.requires) ? data.requires.slice(0, mostRequired) : [],
+    ),
     idle_at: status === 'idle' ? at : null,
     ended_at: over ? at : null,
     ...(text(data.agent_session_id) ? { agent_session_id: text(data.agent_session_id) } : {}),
@@ -65,8 +74,8 @@ export function fold(row: SessionRow, events: NewEvent[]): SessionChange {
       turns += 1
       change = {
         ...change,
-        final_text: text(data.final_text) ?? null,
-        stop_reason: text(data.stop_reason) ?? null,
+        final_text: clipped(data.final_text, mostText),
+        stop_reason: clipped(data.stop_reason, mostReason),
       }
     }
   }

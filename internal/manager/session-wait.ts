@@ -41,20 +41,19 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
     const read = await reader(row, query)
     const deadline = performance.now() + query.wait_seconds * 1000
     let found = await read()
-    while (found.length === 0 && !query.signal.aborted && performance.now() < deadline) {
+    while (found.events.length === 0 && !query.signal.aborted && performance.now() < deadline) {
       const seen = wake.seen(key)
       found = await read()
-      if (found.length > 0) break
+      if (found.events.length > 0) break
       await wake.news(key, seen, { signal: query.signal, timeout_ms: deadline - performance.now() })
       found = await read()
     }
-    const some = found.slice(0, query.max_events)
     const { status } = await sessions.require(session_id)
     return {
-      events: some.map(({ event }) => event),
-      last_index: some.at(-1)?.at ?? query.since_index,
+      events: found.events.map(({ event }) => event),
+      last_index: found.events.at(-1)?.at ?? query.since_index,
       status,
-      has_more: found.length > some.length,
+      has_more: found.more,
     }
   }
 
@@ -65,17 +64,19 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
   ) {
     const { since_index, max_events } = query
     if (!query.include_children)
-      return async () =>
-        (await events.after(row.id, since_index, max_events + 1)).map((event) => ({
-          at: event.index,
-          event: shownEvent(event),
-        }))
+      return async () => {
+        const { events: found, more } = await events.after(row.id, since_index, max_events)
+        return { events: found.map((event) => ({ at: event.index, event: shownEvent(event) })), more }
+      }
     const of = { root_session_id: row.root_session_id, session_ids: await sessions.family(row.id) }
-    return async () =>
-      (await events.afterPosition(of, since_index, max_events + 1)).map((event) => ({
+    return async () => {
+      const { events: found, more } = await events.afterPosition(of, since_index, max_events)
+      const placed = found.map((event) => ({
         at: event.position,
         event: { ...shownEvent(event), position: event.position },
       }))
+      return { events: placed, more }
+    }
   }
 
   /** Until all of them are over, or the time. */

@@ -32,7 +32,7 @@ export type SessionsDeps = {
   workspaces: Workspaces
   events: EventLog
   callerTools: CallerTools
-  openRequests: CallerRequests['open']
+  openRequests: CallerRequests['shown']
   /** Its droid has other tools now. */
   toolsChanged: (project_id: string, session_id: string) => void
   /** Something is to be told to the containers of a project. */
@@ -59,6 +59,9 @@ const repeatableTurnId = (caller_id: string, session_id: string, key: string): s
     .update(JSON.stringify([caller_id, session_id, key]))
     .digest('hex')
     .slice(0, 20)}`
+
+/** Characters of a session's final text in a list; `get` has more. */
+const listedText = 2_000
 
 const usedBefore = () =>
   new Fault('conflict', 'this idempotency_key was used for a different request', {
@@ -111,8 +114,11 @@ export function createSessions(deps: SessionsDeps) {
     )
     const bySession = Map.groupBy(open, (request) => request.session_id)
     return found.map((row) => {
-      const open_requests = (bySession.get(row.id) ?? []).map(shownRequest)
-      const requires = [...row.requires, ...open_requests.map(({ request_id }) => request_id)]
+      const all = bySession.get(row.id) ?? []
+      const open_requests = all.flatMap((request) =>
+        request.arguments === null ? [] : [shownRequest({ ...request, arguments: request.arguments })],
+      )
+      const requires = [...row.requires, ...all.map(({ id }) => id)]
       return { ...shown(row), requires, open_requests }
     })
   }
@@ -127,7 +133,7 @@ export function createSessions(deps: SessionsDeps) {
     declaration?: Declaration,
     idempotency_key?: string,
   ): Promise<Addressed> {
-    if (declaration) deps.callerTools.check(declaration)
+    if (declaration) await deps.callerTools.check(declaration, (await require(session_id)).project_id)
     const turn_id = idempotency_key
       ? repeatableTurnId(caller.id, session_id, idempotency_key)
       : newCommandId()
@@ -195,8 +201,8 @@ export function createSessions(deps: SessionsDeps) {
 
   async function start(caller: Caller, input: SpawnInput): Promise<Addressed> {
     const { idempotency_key, turn } = input
-    if (input.declaration) deps.callerTools.check(input.declaration)
     const project = await projects.require(input.project_id)
+    if (input.declaration) await deps.callerTools.check(input.declaration, project.id)
     const { turn: _, ...rest } = input
     const idempotency_hash = createHash('sha256')
       .update(JSON.stringify([turn, Object.entries(rest).sort()]))
@@ -239,7 +245,7 @@ export function createSessions(deps: SessionsDeps) {
 
   async function repeated(row: rows.SessionRow, hash: string): Promise<Addressed> {
     if (row.idempotency_hash !== hash) throw usedBefore()
-    const first = (await events.after(row.id, -1, 10)).find((event) => event.type === 'message')
+    const first = (await events.after(row.id, -1, 10)).events.find((event) => event.type === 'message')
     return { session_id: row.id, turn_id: String(first?.data.turn_id), since_index: -1, spawned: true }
   }
 
@@ -247,7 +253,11 @@ export function createSessions(deps: SessionsDeps) {
     filter: { project_id?: string; status?: SessionStatus; parent_session_id?: string } & PageRequest,
   ) {
     const { items, next_cursor } = await rows.listSessions(db, filter)
-    return { sessions: await described(items), next_cursor }
+    const short = items.map((row) => ({
+      ...row,
+      final_text: row.final_text?.slice(0, listedText).toWellFormed() ?? null,
+    }))
+    return { sessions: await described(short), next_cursor }
   }
 
   /** Of what others spawn at its wish, a schedule for one: a session must not get around its own bounds like that. */

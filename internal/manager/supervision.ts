@@ -5,6 +5,7 @@ import type { SupervisorSide } from '../relay/supervisor-side.ts'
 import { pendingCommands } from '../store/commands.ts'
 import type { Store } from '../store/open.ts'
 import { activeSessions, isOver } from '../store/sessions.ts'
+import { withoutContent } from './dropped-events.ts'
 import type { EventLog } from './event-log.ts'
 import type { FormerLives } from './former-lives.ts'
 
@@ -64,7 +65,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
     supervisorReady: (link) => soon(link.project_id),
     supervisorGone: () => undefined,
     supervisorOutdated: outdated,
-    async events(project_id, { session_id, events: batch }) {
+    async events(project_id, { session_id, events: batch }, refused) {
       const until = former.until(session_id)
       const numbered = batch.map(({ seq, type, at, ...data }) => ({
         seq,
@@ -73,7 +74,8 @@ export function createSupervision(deps: Deps): SupervisorSide {
         data,
         former: seq <= until,
       }))
-      const answer = await events.receive(project_id, session_id, numbered)
+      const taken = refused ? withoutContent(numbered, refused.message) : numbered
+      const answer = await events.receive(project_id, session_id, taken)
       if ('unknown' in answer || answer.committed_seq >= until) former.end(session_id)
       return answer
     },

@@ -6,22 +6,43 @@ const deepest = 64
 
 /** Text that no database row or file name can hold, and nesting that no caller means, end here. */
 export function checkText(root: unknown): void {
-  const open: { value: unknown; path: string; depth: number }[] = [{ value: root, path: '', depth: 0 }]
-  for (let next = open.pop(); next; next = open.pop()) {
-    const { value, path, depth } = next
+  const path: string[] = []
+  const wrong = (what: string) => {
+    const where = path.join('.')
+    return new Fault(
+      'invalid',
+      `${where.length > 200 ? `${where.slice(0, 200)}…` : where || 'the text'} ${what}`,
+    )
+  }
+  const check = (value: unknown): void => {
     if (typeof value === 'string') {
-      if (value.includes('\0')) throw new Fault('invalid', `${path || 'the text'} holds a NUL character`)
-      if (!value.isWellFormed())
-        throw new Fault('invalid', `${path || 'the text'} holds half of a surrogate pair`)
-    } else if (typeof value === 'object' && value !== null) {
-      if (depth === deepest) throw new Fault('invalid', `the arguments are nested more than ${deepest} deep`)
-      for (const [key, inner] of Object.entries(value)) {
+      if (value.includes('\0')) throw wrong('holds a NUL character')
+      if (!value.isWellFormed()) throw wrong('holds half of a surrogate pair')
+    } else if (typeof value === 'object' && value !== null) descend(value)
+  }
+  // Called only for what has members, so that the depth bounds the recursion and a flat list costs one call.
+  const descend = (value: object): void => {
+    if (path.length === deepest)
+      throw new Fault('invalid', `the arguments are nested more than ${deepest} deep`)
+    const at = path.length
+    path.push('')
+    if (Array.isArray(value))
+      for (let index = 0; index < value.length; index++) {
+        const inner: unknown = value[index]
+        if (typeof inner !== 'string' && (typeof inner !== 'object' || inner === null)) continue
+        path[at] = String(index)
+        check(inner)
+      }
+    else
+      for (const key of Object.keys(value)) {
         if (key.includes('\0') || !key.isWellFormed())
           throw new Fault('invalid', 'a field name holds a character that cannot be stored')
-        open.push({ value: inner, path: path ? `${path}.${key}` : key, depth: depth + 1 })
+        path[at] = key
+        check((value as Record<string, unknown>)[key])
       }
-    }
+    path.pop()
   }
+  check(root)
 }
 
 const clip = (text: string) => (text.length > 80 ? `${text.slice(0, 80)}…` : text)

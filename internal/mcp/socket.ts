@@ -133,7 +133,7 @@ export function createSocketDoor(door: () => Door, managers: () => Managers): Dr
         throw error
       }
       const how = { signal, progress, cancelled: wasCancelled, refused }
-      return await managers().callerRequests.ask(identity.session_id, tool, args, call_id, how)
+      return await managers().callerRequests.ask(identity, tool, args, call_id, how)
     },
     session_message: async (identity, { message, ...rest }, how) => {
       if (rest.session_id !== undefined) {

@@ -41,6 +41,7 @@ export function droidHandlers<Identity extends { session_id: string }>(options: 
   const methods: Handlers = {}
   for (const method of Object.keys(droidMethods) as DroidMethod[]) {
     methods[method] = async (raw, call) => {
+      if (call.refused) throw call.refused
       const { api_key, ...params } = parse(
         droidMethods[method] as z.ZodType<{ api_key?: string }>,
         raw,

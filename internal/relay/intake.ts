@@ -1,11 +1,10 @@
-// The frames of one connection, taken one after another: a few in each turn of the event loop, and no faster than the
+// The frames of one connection, taken one after another: for a few milliseconds in each turn of the event loop, and no faster than the
 // pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
 import type { Pace } from './pace.ts'
-import { weightOf } from './weight.ts'
+import { turnIsOver } from './turn.ts'
+import { type Weighed, weigh } from './weight.ts'
 
-const inOneTurn = 32
-
-export type Frame = { text: string; weight: number }
+export type Frame = { text: string } & Weighed
 
 export type Intake = {
   push(frames: string[]): void
@@ -33,8 +32,8 @@ export function createIntake(options: {
 
   function work(): void {
     later = undefined
-    for (let taken = 0; next < frames.length; taken++) {
-      if (taken === inOneTurn) {
+    while (next < frames.length) {
+      if (turnIsOver()) {
         const turn = setImmediate(work)
         later = () => clearImmediate(turn)
         return
@@ -54,7 +53,7 @@ export function createIntake(options: {
 
   return {
     push(texts) {
-      const more = texts.map((text) => ({ text, weight: weightOf(text) }))
+      const more = texts.map((text) => ({ text, ...weigh(text) }))
       for (const { weight } of more) waiting += weight
       frames = frames.length === 0 ? more : [...frames, ...more]
       if (!later && frames.length > 0) work()

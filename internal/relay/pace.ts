@@ -1,8 +1,7 @@
 // How fast the frames of one container are taken, over all its connections. Who has to wait waits in one line: a
 // connection that sends a thousand at once is behind every other that sends one.
 import type { Frame } from './intake.ts'
-
-const inOneTurn = 32
+import { turnIsOver } from './turn.ts'
 
 /** Nothing: the frame may be taken now. Otherwise `go` is called when it may, and what comes back ends the waiting. */
 export type Pace = (frame: Frame, go: () => void) => (() => void) | undefined
@@ -13,8 +12,8 @@ export function createPace(waitFor: (weight: number) => number): Pace {
   let serving = false
 
   function serve(): void {
-    let served = 0
     for (const first of line) {
+      if (turnIsOver()) return void setImmediate(serve)
       const wait = waitFor(first.weight)
       if (wait > 0) {
         setTimeout(serve, wait).unref()
@@ -22,10 +21,6 @@ export function createPace(waitFor: (weight: number) => number): Pace {
       }
       line.delete(first)
       first.go()
-      served += 1
-      if (served < inOneTurn) continue
-      setImmediate(serve)
-      return
     }
     serving = false
   }

@@ -7,6 +7,7 @@ import { createFrameReader } from './frames.ts'
 import { createIntake, type Frame } from './intake.ts'
 import type { Pace } from './pace.ts'
 import { defaults, type PeerLimits, worthLooking } from './peer-limits.ts'
+import { requestKey } from './request-key.ts'
 import { codes, fromWireError, toWireError, type WireError } from './wire.ts'
 
 export type Progress = { progress: number; total?: number; message?: string }
@@ -15,8 +16,18 @@ export type Call = {
   /** Aborted when the other side cancels this request or its connection ends. */
   signal: AbortSignal
   progress(update: Progress): void
+  /** It ended the server before: the handler throws this, or does without what did it. */
+  refused?: Fault
 }
 export type Handlers = Record<string, (params: unknown, call: Call) => unknown>
+
+/** Looks at requests before they are parsed. */
+export type Watch = {
+  /** It may end the process, and is taken by itself. */
+  isSuspect(key: string): boolean
+  /** Work on it begins. The fault if it is not to be worked on. */
+  begin(request: { key: string; what: string }): Fault | undefined
+}
 
 export type RequestOptions = {
   signal?: AbortSignal
@@ -62,6 +73,7 @@ export function createPeer(
     /** Something whole has come, whatever it is. */
     on_frame?: () => void
     pace?: Pace
+    watch?: Watch
     /** The load has grown to something worth looking at. */
     on_load?: () => void
   },
@@ -141,7 +153,13 @@ export function createPeer(
     close(new Fault('invalid', error.message))
   }
 
-  async function serve(id: Id | undefined, method: string, params: unknown, weight: number): Promise<void> {
+  async function serve(
+    id: Id | undefined,
+    method: string,
+    params: unknown,
+    weight: number,
+    refused?: Fault,
+  ): Promise<void> {
     const handler = Object.hasOwn(options.handlers, method) ? options.handlers[method] : undefined
     if (!handler) {
       if (id !== undefined) write({ id, error: { code: codes.method, message: `no method "${method}"` } })
@@ -155,6 +173,7 @@ export function createPeer(
     options.on_load?.()
     try {
       const result = await handler(params, {
+        ...(refused ? { refused } : {}),
         signal: controller.signal,
         progress: (update) => {
           if (id !== undefined && running.get(key) === controller)
@@ -183,7 +202,17 @@ export function createPeer(
     entry.reject(fromWireError(error as WireError))
   }
 
-  function take({ text, weight }: Frame) {
+  function take(frame: Frame) {
+    const request = options.watch ? requestKey(frame.text) : undefined
+    if (!options.watch || !request) return takeNow(frame)
+    const { watch } = options
+    const begin = () => takeNow(frame, watch.begin(request))
+    if (watch.isSuspect(request.key)) setImmediate(() => over || begin())
+    else begin()
+  }
+
+  function takeNow({ text, weight, problem }: Frame, refused?: Fault) {
+    if (problem) return refuse(null, { code: codes.request, message: `a frame ${problem}` })
     let message: unknown
     try {
       message = JSON.parse(text)
@@ -210,7 +239,7 @@ export function createPeer(
         code: codes.request,
         message: `more than ${limits.open_requests} open requests`,
       })
-    void serve(id, method, params, weight)
+    void serve(id, method, params, weight, refused)
   }
 
   const intake = createIntake({

@@ -11,7 +11,7 @@ import { onFirstByte } from './first-byte.ts'
 import type { Frame } from './intake.ts'
 import { type Listener, listen } from './listen.ts'
 import { createPace, type Pace } from './pace.ts'
-import { createPeer, type Load, type Peer } from './peer.ts'
+import { type Call, createPeer, type Load, type Peer, type Watch } from './peer.ts'
 import type { PeerLimits } from './peer-limits.ts'
 import { createRelief } from './relief.ts'
 import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './supervisor-side.ts'
@@ -65,6 +65,8 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   container?: Load
   /** How many milliseconds a message of this weight has to wait before it is taken; 0 takes it. Not for supervisors. */
   pace?: (project_id: string, weight: number) => number
+  /** Looks at requests of a container before they are parsed. */
+  watch?: (project_id: string) => Watch
   /** Takes connections over that speak HTTP: droids that ask their model. */
   http?: (project_id: string, socket: Socket) => void
 }): Relay {
@@ -97,6 +99,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
           return free ? undefined : place.pace(frame, go)
         },
         on_load: place.relieve,
+        ...(options.watch ? { watch: options.watch(project_id) } : {}),
         ...(options.limits ? { limits: options.limits } : {}),
       }),
     }
@@ -133,10 +136,12 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       },
     })
     Object.assign(methods, droid.methods, supervisor.methods, {
-      hello: (params: unknown) =>
-        (params as { role?: unknown } | null)?.role === 'supervisor'
+      hello: (params: unknown, { refused }: Call) => {
+        if (refused) throw refused
+        return (params as { role?: unknown } | null)?.role === 'supervisor'
           ? supervisor.hello(params)
-          : droid.hello(params),
+          : droid.hello(params)
+      },
     })
     void connection.peer.closed.then((why) => {
       clearTimeout(early)

@@ -25,8 +25,11 @@ export type SupervisorSide = {
   supervisorGone(link: SupervisorLink): void
   /** Another protocol version knocked: its container has to be restarted to get the client of this server. */
   supervisorOutdated(project_id: string, protocol: number): void
-  /** Commit, then answer. Batches of one session come one after another; a thrown fault makes it try again later. */
-  events(project_id: string, batch: EventBatch): Promise<EventsAnswer>
+  /**
+   * Commit, then answer. Batches of one session come one after another; a thrown fault makes it try again later.
+   * `refused`: the batch ended the server before; its content is left out.
+   */
+  events(project_id: string, batch: EventBatch, refused?: Fault): Promise<EventsAnswer>
 }
 
 export type SupervisorLink = {
@@ -56,9 +59,9 @@ export function supervisorHandlers(options: {
   let link: SupervisorLink | undefined
 
   const methods: Handlers = {
-    events: (raw: unknown) => {
+    events: (raw, { refused }) => {
       if (!link) throw new Fault('unauthenticated', 'events come from the supervisor only')
-      return handlers.events(project_id, parse(eventBatch, raw, 'events'))
+      return handlers.events(project_id, parse(eventBatch, raw, 'events'), refused)
     },
   }
 

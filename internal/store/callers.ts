@@ -68,6 +68,48 @@ export async function openRequests(db: Db, session_ids: string[]): Promise<Reque
     .execute()
 }
 
+/** Of the arguments of one answer: droids choose how large they are and how many requests are open. */
+const shownBytes = 2 * 1024 * 1024
+
+/** The same, but only the oldest with their arguments, as many as fit; at least one. */
+export async function openRequestsShown(
+  db: Db,
+  session_ids: string[],
+): Promise<(Omit<RequestRow, 'arguments'> & { arguments: RequestRow['arguments'] | null })[]> {
+  if (session_ids.length === 0) return []
+  const measured = db
+    .selectFrom('caller_requests')
+    .selectAll()
+    .select(
+      sql<number>`sum(octet_length(arguments::text)) over (order by created_at, id) - octet_length(arguments::text)`.as(
+        'before',
+      ),
+    )
+    .where('session_id', 'in', session_ids)
+    .where('status', '=', 'open')
+    .as('measured')
+  return await db
+    .selectFrom(measured)
+    .select([
+      'id',
+      'session_id',
+      'caller_id',
+      'tool',
+      'call_id',
+      'status',
+      'answer',
+      'answered_by',
+      'created_at',
+      'deadline_at',
+      'answered_at',
+      sql<RequestRow['arguments'] | null>`case when before < ${shownBytes} then arguments end`.as(
+        'arguments',
+      ),
+    ])
+    .orderBy('created_at')
+    .execute()
+}
+
 /** Those of them that are not open any more. */
 export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> {
   if (ids.length === 0) return []

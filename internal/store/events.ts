@@ -52,18 +52,71 @@ export async function insertEvents(
 const select = (db: Db) =>
   db.selectFrom('events').select(['session_id', 'index', 'position', 'type', 'at', 'data'])
 
+/** `more`: there are further ones. */
+export type EventPage = { events: StoredEvent[]; more: boolean }
+
+/** Of one page: an event may be a megabyte, and a page is parsed and written in one turn of the event loop. */
+const pageBytes = 2 * 1024 * 1024
+const firstRows = 128
+
+type Events = ReturnType<typeof select>
+
+/** The first rows of a query, and of those as many as fit; at least one. The database does the measuring. */
+async function fitting(db: Db, query: Events, rows: number, bytes: number) {
+  const chosen = db
+    .selectFrom(query.limit(rows).as('chosen'))
+    .selectAll()
+    .select(sql<number>`octet_length(data::text)::int`.as('bytes'))
+    .as('measured')
+  const summed = db
+    .selectFrom(chosen)
+    .selectAll()
+    .select(sql<number>`sum(bytes) over (order by position) - bytes`.as('before'))
+    .as('summed')
+  return await db
+    .selectFrom(summed)
+    .select(['session_id', 'index', 'position', 'type', 'at', 'data', 'bytes'])
+    .where('before', '<', bytes)
+    .orderBy('position')
+    .execute()
+}
+
+/** `after` makes the query for what follows an event, in the order of `position`. */
+async function page(db: Db, after: (last?: StoredEvent) => Events, limit: number): Promise<EventPage> {
+  const events: StoredEvent[] = []
+  let left = pageBytes
+  let rows = Math.min(limit + 1, firstRows)
+  for (;;) {
+    const found = await fitting(db, after(events.at(-1)), rows, left)
+    for (const { bytes, ...event } of found) {
+      left -= bytes
+      events.push(event)
+    }
+    if (events.length > limit) return { events: events.slice(0, limit), more: true }
+    // Fewer than asked for: either there are no more, or they did not fit.
+    if (left <= 0) return { events, more: true }
+    if (found.length < rows) return { events, more: false }
+    rows = limit + 1 - events.length
+    // The database measures what it is asked for, whether it fits or not.
+    if (pageBytes - left > pageBytes / 8) rows = Math.min(rows, firstRows)
+  }
+}
+
 export async function eventsAfterIndex(
   db: Db,
   session_id: string,
   since_index: number,
   limit: number,
-): Promise<StoredEvent[]> {
-  return await select(db)
-    .where('session_id', '=', session_id)
-    .where('index', '>', since_index)
-    .orderBy('index')
-    .limit(limit)
-    .execute()
+): Promise<EventPage> {
+  return await page(
+    db,
+    (last) =>
+      select(db)
+        .where('session_id', '=', session_id)
+        .where('index', '>', last?.index ?? since_index)
+        .orderBy('index'),
+    limit,
+  )
 }
 
 /** Of a project, or of some sessions of one tree, in the order of commits. */
@@ -72,14 +125,19 @@ export async function eventsAfterPosition(
   of: { project_id: string } | { root_session_id: string; session_ids?: string[] },
   since_position: number,
   limit: number,
-): Promise<StoredEvent[]> {
-  let query = select(db).where('position', '>', since_position).orderBy('position').limit(limit)
-  if ('project_id' in of) query = query.where('project_id', '=', of.project_id)
-  else {
-    query = query.where('root_session_id', '=', of.root_session_id)
-    if (of.session_ids) query = query.where('session_id', 'in', of.session_ids)
-  }
-  return await query.execute()
+): Promise<EventPage> {
+  return await page(
+    db,
+    (last) => {
+      const query = select(db)
+        .where('position', '>', last?.position ?? since_position)
+        .orderBy('position')
+      if ('project_id' in of) return query.where('project_id', '=', of.project_id)
+      const tree = query.where('root_session_id', '=', of.root_session_id)
+      return of.session_ids ? tree.where('session_id', 'in', of.session_ids) : tree
+    },
+    limit,
+  )
 }
 
 /** The message that began a turn. */

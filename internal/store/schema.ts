@@ -308,9 +308,18 @@ export interface ModelReservationsTable {
   lease_until: string
 }
 
+export interface SuspectsTable {
+  key: string
+  project_id: string
+  what: string
+  ends: number
+  last_at: CreatedAt
+}
+
 export interface Database {
   project_spending: ProjectSpendingTable
   model_reservations: ModelReservationsTable
+  suspects: SuspectsTable
   schedules: SchedulesTable
   schedule_targets: ScheduleTargetsTable
   schedule_runs: ScheduleRunsTable

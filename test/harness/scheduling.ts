@@ -1,5 +1,6 @@
 // The real scheduler on a real database, with a clock that stands still and a door that remembers what it was asked. A
 // turn ends when the test says so.
+
 import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../internal/auth/caller.ts'
 import { parseScope } from '../../internal/auth/scope.ts'
@@ -8,6 +9,7 @@ import { unknown } from '../../internal/fault.ts'
 import { newSessionId, newTokenId } from '../../internal/ids.ts'
 import { createLog, Secret } from '../../internal/log.ts'
 import type { FollowSession, ScheduledCall } from '../../internal/manager/schedule-run.ts'
+import { createScheduleTimes } from '../../internal/manager/schedule-times.ts'
 import { type Clock, createScheduler } from '../../internal/manager/scheduler.ts'
 import { createSchedules, type ScheduleFields } from '../../internal/manager/schedules.ts'
 import { openStore, type Store } from '../../internal/store/open.ts'
@@ -16,6 +18,8 @@ import { insertToken } from '../../internal/store/tokens.ts'
 import { workspaceById } from '../../internal/store/workspaces.ts'
 import { cloneDatabase } from './database.ts'
 import { until } from './wait.ts'
+
+const times = createScheduleTimes()
 
 export const log = createLog({ level: 'error' })
 
@@ -171,6 +175,7 @@ export function createScheduling(
   const schedules = createSchedules({
     store,
     scheduler,
+    times,
     history_days,
     now: clock.now,
     projects: {

@@ -14,7 +14,7 @@ const write = (path: string, content: string) =>
   booted.ok('workspace', { action: 'write_file', project_id, path: `openspec/changes/${path}`, content })
 
 test('a project without OpenSpec has no changes and no tasks', async () => {
-  expect(await booted.ok('project_changes', { project_id })).toEqual({ changes: [] })
+  expect(await booted.ok('project_changes', { project_id })).toEqual({ changes: [], truncated: false })
   expect(await booted.ok('project_tasks', { project_id })).toEqual({ tasks: [], done: 0, total: 0 })
 })
 

@@ -42,7 +42,12 @@ const catch_up = z
   .describe('What becomes of the times at which no server was running: nothing, or one run for all of them.')
 const droid = z.string().max(32)
 const next = (count: number) =>
-  z.int().min(0).max(100).default(count).describe('How many of the next times to show.')
+  z
+    .int()
+    .min(0)
+    .max(100)
+    .default(count)
+    .describe('How many of the next times to show; fewer if they take long to find.')
 
 const statuses = ['queued', 'running', 'success', 'failed', 'skipped', 'cancelled'] as const
 const run = z.object({
@@ -196,7 +201,8 @@ export const scheduleTool = tool({
       needs: 'global:read',
       input: z.object({ cron_expr, time_zone: time_zone.default('UTC'), next: next(5) }),
       output: z.object({ cron_expr: z.string(), time_zone: z.string(), next_runs: z.array(time) }),
-      run: async ({ managers }, { next, ...timing }) => managers.schedules.preview(timing, next),
+      run: async ({ managers, caller }, { next, ...timing }) =>
+        await managers.schedules.preview(caller, timing, next),
     }),
   },
 })

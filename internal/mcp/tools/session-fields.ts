@@ -129,7 +129,9 @@ export const session = z.object({
         deadline_at: time,
       }),
     )
-    .describe("Calls of callers' tools that wait for an answer."),
+    .describe(
+      "Calls of callers' tools that wait for an answer: the oldest, up to 2 MiB of arguments in one answer. `requires` names all.",
+    ),
   parent_session_id: z.string().nullable(),
   root_session_id: z.string(),
   depth: z.number(),
@@ -139,7 +141,7 @@ export const session = z.object({
   external_id: z.string().nullable(),
   last_index: z.number().describe('Index of its newest event.'),
   turns: z.number(),
-  final_text: z.string().nullable().describe('Of its last turn.'),
+  final_text: z.string().nullable().describe('Of its last turn; `list` shows the first 2,000 characters.'),
   stop_reason: z.string().nullable(),
   usage: z.object({ input_tokens: z.number(), output_tokens: z.number(), cost_usd: z.number() }),
   created_by: z.string(),

@@ -180,7 +180,12 @@ export const sessionTool = tool({
           .min(-1)
           .default(-1)
           .describe('From the first if left out. With include_children: a `position`.'),
-        max_events: z.int().min(1).max(1000).default(100).describe('How many at most.'),
+        max_events: z
+          .int()
+          .min(1)
+          .max(1000)
+          .default(100)
+          .describe('How many at most; fewer when they are large.'),
         include_children: z
           .boolean()
           .default(false)

@@ -113,6 +113,9 @@ export const projectChanges = standalone(
           tasks_total: z.number(),
         }),
       ),
+      truncated: z
+        .boolean()
+        .describe('The files are larger than 8 MiB together; further changes are left out.'),
     }),
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.changes(project_id, options),
@@ -137,6 +140,9 @@ export const projectTasks = standalone(
       ),
       done: z.number(),
       total: z.number(),
+      truncated: z
+        .boolean()
+        .describe('There are more than 5,000 tasks or 8 MiB of them; the rest is left out.'),
     }),
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.tasks(project_id, options),

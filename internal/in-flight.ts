@@ -1,0 +1,108 @@
+// What the event loop is working on, in a small file that outlives the process: each request that has begun in this turn
+// of the loop has a slot, and the slots are emptied when the turn is over. A server that crashes or freezes leaves behind
+// the requests that it was working on; one that is killed in between leaves nothing. Nothing is flushed to the disk: the
+// file has to outlive the process, not the power.
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+
+const slotBytes = 192
+const slots = 64
+
+/** `key` tells one request from all others, and is the same when it is sent again. */
+export type Request = { project_id: string; key: string; what: string }
+export type Left = {
+  requests: Request[]
+  /** The loop stood still for so long that the process was ended. */
+  frozen: boolean
+}
+
+export type InFlight = {
+  /** What the last process on this home was working on when it ended. */
+  readonly left: Left
+  begin(request: Request): void
+  close(): void
+}
+
+export const inFlightFile = (home: string) => join(home, 'in-flight')
+
+/** The first slot says whether the loop was frozen. */
+export const frozenMark = 'frozen'
+
+const lineOf = ({ project_id, key, what }: Request) => `${project_id} ${key} ${what}`.slice(0, slotBytes)
+
+export function encodeLeft({ requests, frozen }: Left): Buffer {
+  const file = Buffer.alloc(slotBytes * (slots + 1))
+  if (frozen) file.write(frozenMark, 0, 'latin1')
+  for (const [at, request] of requests.entries())
+    file.write(lineOf(request), slotBytes * (at + 1), slotBytes, 'latin1')
+  return file
+}
+
+export function readLeft(file: string): Left {
+  let bytes: Buffer
+  try {
+    bytes = readFileSync(file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    bytes = Buffer.alloc(0)
+  }
+  const texts = Array.from({ length: slots + 1 }, (_, at) => {
+    const text = bytes.toString('latin1', at * slotBytes, (at + 1) * slotBytes)
+    return text.slice(0, text.indexOf('\0') < 0 ? text.length : text.indexOf('\0'))
+  })
+  const requests = texts.slice(1).flatMap((text): Request[] => {
+    const [project_id, key, ...what] = text.split(' ')
+    return project_id && key ? [{ project_id, key, what: what.join(' ') }] : []
+  })
+  return { requests, frozen: texts[0] === frozenMark }
+}
+
+/** `onDone` is told of each request whose turn is over. */
+export function openInFlight(
+  home: string,
+  onDone: (key: string) => void,
+  onError: (error: unknown) => void,
+): InFlight {
+  const path = inFlightFile(home)
+  const left = readLeft(path)
+  const file = openSync(path, 'w', 0o600)
+  writeSync(file, Buffer.alloc(slotBytes * (slots + 1)))
+  const slot = Buffer.alloc(slotBytes)
+  const empty = Buffer.alloc(slotBytes * slots)
+  const begun: string[] = []
+  let used = 0
+
+  function write(bytes: Buffer, length: number, at: number): void {
+    try {
+      writeSync(file, bytes, 0, length, at)
+    } catch (error) {
+      // A disk that fails takes the evidence away; it must not take the request with it.
+      onError(error)
+    }
+  }
+
+  function done(): void {
+    write(empty, used * slotBytes, slotBytes)
+    used = 0
+    for (const key of begun.splice(0)) onDone(key)
+  }
+
+  return {
+    left,
+    begin(request) {
+      // After the callback that runs now and all promises that it settles: a tick that was asked for while promises
+      // were settled comes after the last of them.
+      if (used === 0) process.nextTick(() => queueMicrotask(() => process.nextTick(done)))
+      const at = Math.min(used, slots - 1)
+      const length = slot.write(lineOf(request), 0, 'latin1')
+      slot.fill(0, length)
+      write(slot, slotBytes, slotBytes * (at + 1))
+      used = at + 1
+      begun.push(request.key)
+    },
+    close() {
+      done()
+      closeSync(file)
+    },
+  }
+}

@@ -1,0 +1,24 @@
+// The thread of `schedule-times.ts`. Finding out that an expression never comes to pass takes a tenth of a second, and
+// whoever writes expressions can have as many as he likes looked at.
+import { parentPort } from 'node:worker_threads'
+import { messageOf } from '../fault.ts'
+import type { WorkerAnswer } from '../worker-pool.ts'
+import { checkTiming, nextTimes, type Timing } from './schedule-cron.ts'
+
+export type TimesJob =
+  | { check: Timing; now: number }
+  /** The next times of each, as many as can be found within the budget. */
+  | { timings: Timing[]; after: number; count: number; budget_ms: number }
+
+function answer(job: TimesJob): WorkerAnswer {
+  try {
+    if ('check' in job) return { value: checkTiming(job.check, job.now) }
+    const by = performance.now() + job.budget_ms
+    return { value: job.timings.map((timing) => nextTimes(timing, job.after, job.count, by)) }
+  } catch (error) {
+    return { problem: messageOf(error) }
+  }
+}
+
+parentPort?.on('message', (job: TimesJob) => parentPort?.postMessage(answer(job)))
+parentPort?.postMessage('ready' satisfies WorkerAnswer)

@@ -1,6 +1,6 @@
 // Setting what an admin grants to a project. From then on keys of the granted scope live in its container, so nothing that
-// somebody with less scope started there may be left: a wider grant is refused while sessions live or schedules of others
-// are enabled, and takes effect only after the container was removed. A narrower one takes effect at once: keys beyond it
+// somebody with less scope started there may be left: a wider grant is refused while sessions live or schedules are
+// enabled, and takes effect only after the container was removed. A narrower one takes effect at once: keys beyond it
 // are refused, and tokens that they minted are revoked.
 import { isGranted } from '../auth/grant.ts'
 import { covers, parseScope } from '../auth/scope.ts'
@@ -27,18 +27,17 @@ type Write = (trx: Db) => Promise<void>
 const some = (names: string[]) =>
   names.length > 5 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', ')
 
-async function requireNobody(db: Db, project_id: string, grant: string): Promise<void> {
+async function requireNobody(db: Db, project_id: string): Promise<void> {
   const living = (await activeSessions(db, project_id)).map(({ id }) => id)
   if (living.length > 0)
     throw new Fault('conflict', `project ${project_id} has living sessions: ${some(living)}`, {
       hint: 'end them first: with the grant their container would hold keys that they may not have',
     })
-  const lesser = (await enabledSchedules(db, project_id))
-    .filter(({ scope }) => !covers(parseScope(scope), parseScope(grant)))
-    .map(({ id }) => id)
-  if (lesser.length > 0)
-    throw new Fault('conflict', `project ${project_id} has schedules with less scope: ${some(lesser)}`, {
-      hint: 'disable or delete them first',
+  // Whoever may write to the project may have changed the prompt of any of them.
+  const enabled = (await enabledSchedules(db, project_id)).map(({ id }) => id)
+  if (enabled.length > 0)
+    throw new Fault('conflict', `project ${project_id} has enabled schedules: ${some(enabled)}`, {
+      hint: 'disable or delete them first; look at their prompts before you enable them again',
     })
 }
 
@@ -67,8 +66,8 @@ export function createGrants({ store, runtime, serial, forget }: Deps) {
   }
 
   /** The container goes first: a crash in between leaves a stopped container, and no grant. */
-  async function widen(project_id: string, grant: string, write: Write): Promise<void> {
-    await requireNobody(store.db, project_id, grant)
+  async function widen(project_id: string, write: Write): Promise<void> {
+    await requireNobody(store.db, project_id)
     await saveContainer(store.db, project_id, { wanted: 'stopped' })
     await runtime.remove(project_id)
     await saveContainer(store.db, project_id, {
@@ -80,7 +79,7 @@ export function createGrants({ store, runtime, serial, forget }: Deps) {
     })
     await store.transact(
       async (trx) => {
-        await requireNobody(trx, project_id, grant)
+        await requireNobody(trx, project_id)
         const row = await projectById(trx, project_id)
         if (row?.wanted !== 'stopped')
           throw new Fault('conflict', `the container of project ${project_id} was started meanwhile`, {
@@ -101,7 +100,7 @@ export function createGrants({ store, runtime, serial, forget }: Deps) {
         const row = await projectById(store.db, project_id)
         if (!row || row.deleting_at) throw unknown('project', project_id)
         if (grant === null || isNarrower(row.api_scope_grant, grant)) await narrow(project_id, grant, write)
-        else await widen(project_id, grant, write)
+        else await widen(project_id, write)
       })
     },
   }

@@ -60,7 +60,7 @@ describe('a grant', () => {
     expect((await booted.ok('project', change)).api_scope_grant).toBe('admin')
   })
 
-  test('is refused while schedules of lesser tokens are enabled, and their runs are refused after it', async () => {
+  test('is refused while schedules are enabled, and the runs of a lesser token are refused after it', async () => {
     const project_id = await booted.project()
     const lesser = await withToken(booted, (await mint(booted, `project:${project_id}`)).token)
     const timing = { cron_expr: '0 0 1 1 *', prompt: 'true', name: 'old', targets: [{ project_id }] }
@@ -71,6 +71,12 @@ describe('a grant', () => {
       message: expect.stringContaining(schedule_id),
     })
     await booted.ok('schedule', { action: 'update', schedule_id, enabled: false })
+    // One that an admin made counts as well: the lesser token could change its prompt.
+    const admins = await booted.ok('schedule', { action: 'create', ...timing })
+    const planted = { action: 'update', schedule_id: admins.schedule_id, prompt: 'echo planted' }
+    expectKinds([await lesser('schedule', planted)], 'ok')
+    expect((await booted.fault('project', change)).message).toContain(admins.schedule_id)
+    await booted.ok('schedule', { action: 'delete', schedule_id: admins.schedule_id })
     await booted.ok('project', change)
     for (const action of ['trigger', 'update'])
       expectKinds([await lesser('schedule', { action, schedule_id })], 'forbidden')

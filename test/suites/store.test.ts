@@ -222,6 +222,59 @@ describe('the store', () => {
     expect(runs).toBe(1)
   })
 
+  test('makes what sessions of an older release minted theirs, and revokes what outlived them', async () => {
+    const { url } = await clone({ empty: true })
+    const { db } = await open(url)
+    const before = Object.fromEntries(Object.entries(migrations).filter(([name]) => name < '0008'))
+    await migrate(db, log, before)
+    const project_id = '11111111-1111-4111-8111-111111111111'
+    await sql`insert into projects (id, name, description, container_type, init_git, workspace_isolation, protected_paths,
+        network, limits, disabled_tools, mcp_servers, credential_refs, created_by)
+      values (${project_id}, 'p', '', 'base', true, false, '[]', 'none', '{}', '[]', '[]', '[]', 'tok_a')`.execute(
+      db,
+    )
+    for (const [id, status] of [
+      ['gogol_living', 'running'],
+      ['gogol_over', 'completed'],
+    ]) {
+      await sql`insert into sessions (id, project_id, workspace_id, droid, autonomy_level, tools_allowed, tools_disallowed,
+          status, requires, root_session_id, depth, created_by, token_id, key_hash, key_generation, next_index, created_at, updated_at)
+        values (${id}, ${project_id}, 'default', 'shell', 'high', '[]', '[]', ${status}, '[]', ${id}, 0, 'tok_a', 'tok_a',
+          ${Buffer.from(id!)}, 1, 0, now(), now())`.execute(db)
+      await sql`insert into schedules (id, name, cron_expr, time_zone, prompt, enabled, overlap_behavior, session_behavior,
+          catch_up, scope, created_by, next_run_at, created_at, updated_at)
+        values (${`sch_${id}`}, 's', '@daily', 'UTC', 'true', true, 'skip', 'new', 'skip', 'admin', ${id}, now(), now(), now())`.execute(
+        db,
+      )
+    }
+    for (const by of ['gogol_living', 'gogol_over', 'gogol_gone', 'tok_a'])
+      await sql`insert into tokens (id, name, scope, hash, created_by)
+        values (${`of ${by}`}, 't', 'admin', ${Buffer.from(by)}, ${by})`.execute(db)
+    await migrate(db, log)
+    const tokens = await db.selectFrom('tokens').selectAll().orderBy('id').execute()
+    const shown = tokens.map((row) => [
+      row.id,
+      row.parent_session_id,
+      row.parent_token_id,
+      row.revoked_at !== null,
+    ])
+    expect(shown).toEqual([
+      ['of gogol_gone', 'gogol_gone', null, true],
+      ['of gogol_living', 'gogol_living', 'tok_a', false],
+      ['of gogol_over', 'gogol_over', 'tok_a', true],
+      ['of tok_a', null, null, false],
+    ])
+    const schedules = await db.selectFrom('schedules').selectAll().orderBy('id').execute()
+    expect(schedules.map((row) => [row.session_id, row.enabled, row.next_run_at !== null])).toEqual([
+      ['gogol_living', true, true],
+      ['gogol_over', false, false],
+    ])
+    // And from now on it ends with them.
+    await sql`update sessions set status = 'failed' where id = 'gogol_living'`.execute(db)
+    const living = db.selectFrom('tokens').select('id').where('revoked_at', 'is', null)
+    expect(await living.execute()).toEqual([{ id: 'of tok_a' }])
+  })
+
   test('refuses the database of a newer release', async () => {
     const { url } = await clone()
     const store = await open(url)

@@ -89,7 +89,7 @@ const changeable = {
     .nullable()
     .optional()
     .describe(
-      'The widest `api_scope` that its sessions may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. A wider grant removes the container, and is refused while sessions live in it.',
+      'The widest `api_scope` that its sessions may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. A wider grant removes the container, and is refused while sessions live in the project or schedules of it are enabled.',
     ),
 }
 

@@ -13,6 +13,27 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`alter table schedules add column session_id text`.execute(db)
   await sql`create index schedules_session on schedules (session_id) where session_id is not null`.execute(db)
 
+  // What sessions minted and scheduled before is theirs as well, and ends here if they are over.
+  const livingOf = (
+    table: string,
+  ) => sql`exists (select 1 from sessions where sessions.id = ${sql.ref(table)}.created_by
+    and sessions.end_requested_at is null and sessions.status not in ('completed', 'failed', 'cancelled'))`
+  await sql`
+    update tokens set parent_session_id = tokens.created_by,
+      parent_token_id = (select sessions.token_id from sessions where sessions.id = tokens.created_by),
+      revoked_at = case when ${livingOf('tokens')} then revoked_at else coalesce(revoked_at, now()) end
+    where tokens.created_by like 'gogol\\_%'`.execute(db)
+  await sql`
+    update schedules set session_id = schedules.created_by,
+      enabled = enabled and ${livingOf('schedules')},
+      next_run_at = case when ${livingOf('schedules')} then next_run_at end,
+      disabled_reason = case when ${livingOf('schedules')} or not enabled then disabled_reason
+        else 'its session ' || schedules.created_by || ' is over' end
+    where schedules.created_by like 'gogol\\_%' and (schedules.scope = 'admin' or exists (select 1 from sessions
+      where sessions.id = schedules.created_by and schedules.scope <> 'project:' || sessions.project_id))`.execute(
+    db,
+  )
+
   // In the database, because a session ends in many places: whatever ends it, on whichever server, what it minted ends in
   // the same transaction. The channel is the one of internal/manager/tokens.ts.
   await sql`

@@ -25,6 +25,8 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   const models = await listenForModels(socketOf(env), log)
   const around = lookAround(env, log, models.url)
   const boot_id = randomUUID()
+  // Asked for once: a droid may delete or rename the directory, and another one then has its name.
+  const default_dir = process.cwd()
   const sessions = new Map<string, Session>()
   let peer: Peer | undefined
 
@@ -81,7 +83,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     async exec(params, call) {
       const result = await exec(params as ExecCommand, {
         env: around.env,
-        default_dir: process.cwd(),
+        default_dir,
         scratch_dir: around.scratch_dir,
         pipes: around.pipes,
         signal: call.signal,

@@ -214,9 +214,7 @@ describe('what stands in the place of another workspace', () => {
     const project_id = await started()
     await booted.exec(project_id, 'rm -rf /workspaces/default', { working_dir: '/' })
     expect((await file('write_file', project_id, { path: 'a', content: 'again' })).is_error).toBe(false)
-    expect((await booted.exec(project_id, 'cat a; stat -c %u .')).stdout).toBe(
-      'again\n1000\n'.replace('\n', ''),
-    )
+    expect((await booted.exec(project_id, 'cat a; stat -c %u .')).stdout).toBe('again1000\n')
     await booted.exec(project_id, 'rm -rf /workspaces/default', { working_dir: '/' })
     expect((await start(project_id)).status).toBe('running')
     expect((await booted.exec(project_id, 'pwd')).stdout).toBe('/workspaces/default\n')
@@ -225,7 +223,7 @@ describe('what stands in the place of another workspace', () => {
 
 describe('deleting', () => {
   test('a workspace while processes in it exchange directories and links deletes nothing of the host', async () => {
-    const rounds = 24
+    const rounds = 12
     const seed = Number(process.env.TEST_SEED ?? Date.now() % 1_000_000)
     console.log(`seed ${seed}, ${rounds} workspaces`)
     const project_id = await started()
@@ -242,7 +240,8 @@ describe('deleting', () => {
           rename "d", "x"; rename "other", "d";
           $until = time + rand(.0004); 1 while time < $until;
           rename "d", "other"; rename "x", "d";
-          if (!-e "d") { mkdir "d"; open my $f, ">", "d/file" } } }`
+          symlink "${canary}", "other";
+          if (!-e "d/file") { mkdir "d"; open my $f, ">", "d/file" } } }`
     const racing = booted.exec(project_id, ['perl', '-e', racer, ...ids], {
       timeout_seconds: 120,
       working_dir: '/',
@@ -349,7 +348,7 @@ describe('work whose cost a droid chooses', () => {
   }
 
   test('listing a huge directory pages in order, is bounded per workspace, and stops nobody else', async () => {
-    const entries = 60_000
+    const entries = 20_000
     const project_id = await started()
     const make = `mkdir "huge"; chdir "huge"; for (1..${entries}) { open my $f, ">", sprintf("%06d", $_) }`
     await booted.exec(project_id, ['perl', '-e', make], { timeout_seconds: 300 })
@@ -363,15 +362,15 @@ describe('work whose cost a droid chooses', () => {
       })) as Answer
     const first = await page()
     expect(first.entries.map(({ name }: Answer) => name)).toEqual(['000001', '000002'])
-    expect((await page('059998')).entries.map(({ name }: Answer) => name)).toEqual(['059999', '060000'])
-    expect((await page('059998')).next_cursor).toBeNull()
+    expect((await page('019998')).entries.map(({ name }: Answer) => name)).toEqual(['019999', '020000'])
+    expect((await page('019998')).next_cursor).toBeNull()
     const kinds = new Set<string>()
-    const many = Array.from({ length: 24 }, async () => {
+    const many = Array.from({ length: 20 }, async () => {
       const { is_error, structured } = await file('list_dir', project_id, { path: 'huge' })
       kinds.add(is_error ? (structured as Answer).error.kind : 'answer')
     })
     const { p99, count } = await slowestHealth(Promise.all(many))
-    console.log(`/healthz while 24 listings of ${entries} entries run: p99 ${p99.toFixed(0)} ms of ${count}`)
+    console.log(`/healthz while 20 listings of ${entries} entries run: p99 ${p99.toFixed(0)} ms of ${count}`)
     expect([...kinds].sort()).toEqual(['answer', 'exhausted'])
     expect(p99).toBeLessThan(250)
     await booted.ok('project', { action: 'delete', project_id })

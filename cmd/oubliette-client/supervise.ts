@@ -26,6 +26,8 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   const models = await listenForModels(socketOf(env), log)
   const around = lookAround(env, log, models.url)
   const boot_id = randomUUID()
+  // Asked for once: a droid may delete or rename the directory, and another one then has its name.
+  const default_dir = process.cwd()
   const sessions = new Map<string, Session>()
   let peer: Peer | undefined
 
@@ -80,18 +82,28 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       return { accepted: true }
     },
     async exec(params, call) {
+<<<<<<< HEAD
       const { git_key, ...request } = params as ExecCommand
       const env = withGit({ ...around.env, ...request.env }, around, git_key)
       const result = await exec(
         { ...request, env },
         {
           env: around.env,
-          default_dir: process.cwd(),
+          default_dir,
           scratch_dir: around.scratch_dir,
           pipes: around.pipes,
           signal: call.signal,
         },
       )
+=======
+      const result = await exec(params as ExecCommand, {
+        env: around.env,
+        default_dir,
+        scratch_dir: around.scratch_dir,
+        pipes: around.pipes,
+        signal: call.signal,
+      })
+>>>>>>> part-files
       return fitFrame(result)
     },
     ping: () => ({ now: new Date().toISOString() }),

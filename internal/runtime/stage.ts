@@ -104,7 +104,8 @@ export async function createStage(options: {
 
   /** Starts at the same time share one look: two would mount twice. */
   async function check(): Promise<void> {
-    if (disabled || process.getuid?.() !== 0) return
+    if (disabled) return
+    if (process.getuid?.() !== 0) return disable('the server is not root')
     checking ??= mountAll().finally(() => {
       checking = undefined
     })

@@ -346,10 +346,10 @@ test('a session fetches and pushes with its own key, large packs too', async () 
   const { project_id } = home
   const script = `set -e
     git config user.name droid; git config user.email droid@example
-    head -c 8000000 /dev/urandom > big.bin; git add big.bin; git commit -qm 'from the droid'
+    head -c 3000000 /dev/urandom > big.bin; git add big.bin; git commit -qm 'from the droid'
     git push -q origin HEAD:refs/heads/droid
     git fetch -q origin && git rev-parse origin/droid HEAD; git config remote.origin.url`
-  const session = await spawn(booted, project_id, script)
+  const session = await spawn(booted, project_id, script, { wait_seconds: 55 })
   expect(session.final_text).toMatch(
     new RegExp(`([0-9a-f]{40})\\n\\1\\n${remote.url.replaceAll('.', '\\.')}/closed/repo\\.git`),
   )

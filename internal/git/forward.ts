@@ -137,7 +137,7 @@ export function createForward(options: { silence_ms: number }) {
       const next = location === undefined ? undefined : movedBase(from, location, exchange.route)
       if (!next || exchange.route.method === 'POST' || hop >= most_redirects)
         throw new Fault('unavailable', 'the remote redirects to another address, which is not followed', {
-          hint: 'a project with the new address as remote_url',
+          hint: 'create the project with the new address as remote_url',
         })
       base = next
     }

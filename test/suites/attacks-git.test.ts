@@ -1,7 +1,9 @@
 // Git credentials never enter a container. The git host is on this machine's loopback, which containers do not reach: whatever
 // they get from it came through the server's git proxy. The containers here have no network at all.
+import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { createConnection } from 'node:net'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Droid, droid, socketOf } from '../fixtures/droid-socket.ts'
 import { type GitRemote, startGitRemote } from '../fixtures/git-remote.ts'
@@ -9,6 +11,7 @@ import { end, spawn } from '../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, containerOf, docker, uniqueName } from '../harness/booted.ts'
 import { until } from '../harness/wait.ts'
 
+const run = promisify(execFile)
 const secret = `s3cr3t-${randomBytes(12).toString('hex')}`
 const login = Buffer.from(`robot:${secret}`).toString('base64')
 let remote: GitRemote
@@ -151,6 +154,10 @@ describe('the credential', () => {
     expect(remote.seen.some(({ authorization }) => authorization === `Basic ${login}`)).toBe(true)
     for (const table of ['projects', 'containers', 'workspaces', 'audit', 'events'])
       expect(JSON.stringify(await booted.query(`select * from ${table}`))).not.toContain(secret)
+    // grep ends with 1 when it finds nothing.
+    await expect(run('grep', ['-rlaF', secret, booted.server.home])).rejects.toMatchObject({ code: 1 })
+    const { stdout } = await run('grep', ['-rlaF', 'from repo', booted.server.home])
+    expect(stdout).toContain('README')
     expect(booted.server.log()).toContain('git request')
     expect(booted.server.log()).not.toContain(secret)
     expect(booted.server.log()).not.toContain(login)
@@ -255,6 +262,7 @@ describe('a container', () => {
         method: 'GET',
         url: '/closed/repo.git/info/refs?service=git-upload-pack',
         authorization: `Basic ${login}`,
+        headers: ['accept', 'accept-encoding', 'authorization', 'connection', 'host', 'user-agent'],
       },
     ])
   })
@@ -288,7 +296,7 @@ describe('without the right key', () => {
     expect((await withKey(home.droid.api_key)).status).toBe(200)
   })
 
-  test('the key of a preparation does not push, and ends with it', async () => {
+  test('the key of a preparation does not push, is worth nothing in another container, and ends with it', async () => {
     remote.shut()
     const { project_id } = await booted.ok('project', create('/gated/repo.git', { wait: false }))
     await until(() => remote.gated() === 1, { what: 'git is in the middle of its clone' })
@@ -296,6 +304,7 @@ describe('without the right key', () => {
     const from = { ...home.droid, project_id, api_key: key, socket: socketOf(booted, project_id) }
     const with_it = (target: string) => asDroid(target, from)
     expect((await with_it(refs)).status).toBe(200)
+    expect((await withKey(key)).status).toBe(403)
     expect(await with_it(refs.replace('upload', 'receive'))).toMatchObject({
       status: 403,
       text: expect.stringContaining('may not be used for git-receive-pack'),
@@ -337,10 +346,10 @@ test('a session fetches and pushes with its own key, large packs too', async () 
   const { project_id } = home
   const script = `set -e
     git config user.name droid; git config user.email droid@example
-    head -c 8000000 /dev/urandom > big.bin; git add big.bin; git commit -qm 'from the droid'
+    head -c 3000000 /dev/urandom > big.bin; git add big.bin; git commit -qm 'from the droid'
     git push -q origin HEAD:refs/heads/droid
     git fetch -q origin && git rev-parse origin/droid HEAD; git config remote.origin.url`
-  const session = await spawn(booted, project_id, script)
+  const session = await spawn(booted, project_id, script, { wait_seconds: 55 })
   expect(session.final_text).toMatch(
     new RegExp(`([0-9a-f]{40})\\n\\1\\n${remote.url.replaceAll('.', '\\.')}/closed/repo\\.git`),
   )

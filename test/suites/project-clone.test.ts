@@ -110,26 +110,24 @@ test('what a killed clone left behind is cleared away or finished', async () => 
   ])
   await booted.ok('container', { action: 'stop', project_id })
   await booted.ok('container', { action: 'start', project_id })
+  const again = async () => {
+    const text = `update workspaces set prepared_at = null, state = 'preparing' where project_id = $1`
+    await booted.query(text, [project_id])
+    await start(project_id)
+    expect(await workspace(project_id)).toMatchObject({ state: 'ready', prepare_error: null })
+    const { stdout } = await booted.exec(project_id, 'ls -A; git status --short')
+    expect(stdout).toBe('.git\n.hidden\nREADME\na\nrun.sh\n')
+  }
+  // As if killed after the clone, before the row was written.
+  await again()
   // As if killed while it moved the finished clone into place.
   const half =
     'mkdir .oubliette-clone && mv .git a .oubliette-clone/ && mkdir -p .oubliette-clone.part/.git/objects'
   await booted.exec(project_id, half)
-  await booted.query(`update workspaces set prepared_at = null, state = 'preparing' where project_id = $1`, [
-    project_id,
-  ])
-  await start(project_id)
-  expect((await booted.exec(project_id, 'ls -A; git status --short')).stdout).toBe(
-    '.git\n.hidden\nREADME\na\nrun.sh\n',
-  )
+  await again()
   // As if killed while git was at work.
   await booted.exec(project_id, 'rm -rf .[!.]* *; mkdir -p .oubliette-clone.part/.git/objects')
-  await booted.query(`update workspaces set prepared_at = null, state = 'preparing' where project_id = $1`, [
-    project_id,
-  ])
-  await start(project_id)
-  expect((await booted.exec(project_id, 'ls -A; git status --short')).stdout).toBe(
-    '.git\n.hidden\nREADME\na\nrun.sh\n',
-  )
+  await again()
 })
 
 test('a project is deleted at once while its clone hangs', async () => {

@@ -17,8 +17,6 @@ export type Left = {
 }
 
 export type InFlight = {
-  /** What the last process on this home was working on when it ended. */
-  readonly left: Left
   begin(request: Request): void
   close(): void
 }
@@ -57,19 +55,18 @@ export function readLeft(file: string): Left {
   return { requests, frozen: texts[0] === frozenMark }
 }
 
-/** `onDone` is told of each request whose turn is over. */
+/** Empties the file; `readLeft` before tells what the last process left. `onDone` is told of each request whose turn is over. */
 export function openInFlight(
   home: string,
-  onDone: (key: string) => void,
+  onDone: (request: Request) => void,
   onError: (error: unknown) => void,
 ): InFlight {
   const path = inFlightFile(home)
-  const left = readLeft(path)
   const file = openSync(path, 'w', 0o600)
   writeSync(file, Buffer.alloc(slotBytes * (slots + 1)))
   const slot = Buffer.alloc(slotBytes)
   const empty = Buffer.alloc(slotBytes * slots)
-  const begun: string[] = []
+  const begun: Request[] = []
   let used = 0
 
   function write(bytes: Buffer, length: number, at: number): void {
@@ -84,11 +81,10 @@ export function openInFlight(
   function done(): void {
     write(empty, used * slotBytes, slotBytes)
     used = 0
-    for (const key of begun.splice(0)) onDone(key)
+    for (const request of begun.splice(0)) onDone(request)
   }
 
   return {
-    left,
     begin(request) {
       // After the callback that runs now and all promises that it settles: a tick that was asked for while promises
       // were settled comes after the last of them.
@@ -98,7 +94,7 @@ export function openInFlight(
       slot.fill(0, length)
       write(slot, slotBytes, slotBytes * (at + 1))
       used = at + 1
-      begun.push(request.key)
+      begun.push(request)
     },
     close() {
       done()

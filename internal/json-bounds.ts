@@ -45,9 +45,12 @@ export function measureJson(text: string, most: number = Number.POSITIVE_INFINIT
 }
 
 /** In words, as what "the text …" does; nothing if it is within the bounds. */
-export function problemOf({ depth, things, commas }: Measure): string | undefined {
+export function problemOf(
+  { depth, things, commas }: Measure,
+  values: number = jsonBounds.values,
+): string | undefined {
   if (depth > jsonBounds.depth) return `nests deeper than ${jsonBounds.depth} levels`
-  if (things + commas > jsonBounds.values) return `holds more than ${jsonBounds.values} values`
+  if (things + commas > values) return `holds more than ${values} values`
   return undefined
 }
 

@@ -60,7 +60,7 @@ test('a request is in the file until its turn and the promises that it settles a
   const done: string[] = []
   const file = openInFlight(
     home,
-    (key) => done.push(key),
+    ({ key }) => done.push(key),
     () => undefined,
   )
   const left = () => readLeft(inFlightFile(home)).requests.map(({ key }) => key)

@@ -14,12 +14,17 @@ export class TooCostly extends Fault {}
 export class Refused extends Fault {}
 
 export type WorkerPool = {
-  /** `bytes` is what the job makes the queue hold. */
-  run(tenant: string, job: unknown, bytes: number): Promise<unknown>
+  /** `bytes` is what the job makes the queue hold. What `admit` throws when its turn comes ends the job unstarted. */
+  run(tenant: string, job: unknown, bytes: number, admit?: () => void): Promise<unknown>
   close(): Promise<void>
 }
 
-type Job = { input: unknown; bytes: number; done: PromiseWithResolvers<unknown> }
+type Job = {
+  input: unknown
+  bytes: number
+  admit: (() => void) | undefined
+  done: PromiseWithResolvers<unknown>
+}
 type Lane = { jobs: Job[]; bytes: number; busy: boolean; not_before: number }
 type Thread = { worker: Worker; ready: boolean; end?: (how: (job: Job) => void) => void }
 
@@ -57,6 +62,8 @@ export function createWorkerPool(options: {
     worker.unref()
     const thread: Thread = { worker, ready: false }
     threads.add(thread)
+    // Whoever waits for an answer is told by a listener of their own; a thread that ends while it is idle is only missed.
+    worker.on('error', () => drop(thread)).on('exit', () => drop(thread))
     return thread
   }
 
@@ -94,6 +101,12 @@ export function createWorkerPool(options: {
       const found = next()
       if (!found) return
       const [lane, job] = found
+      try {
+        job.admit?.()
+      } catch (error) {
+        job.done.reject(error)
+        continue
+      }
       lane.busy = true
       void carryOut(idle.pop() ?? start(), lane, job)
     }
@@ -172,7 +185,7 @@ export function createWorkerPool(options: {
       : new Fault('unavailable', `${what}: its thread did not start within ${startMs} ms`)
 
   return {
-    run(tenant, input, bytes) {
+    run(tenant, input, bytes, admit) {
       if (closed) return Promise.reject(new Fault('unavailable', 'the server is stopping'))
       const lane = lanes.get(tenant) ?? { jobs: [], bytes: 0, busy: false, not_before: 0 }
       lanes.set(tenant, lane)
@@ -183,7 +196,7 @@ export function createWorkerPool(options: {
           }),
         )
       const done = Promise.withResolvers<unknown>()
-      lane.jobs.push({ input, bytes, done })
+      lane.jobs.push({ input, bytes, admit, done })
       lane.bytes += bytes
       work()
       return done.promise

@@ -82,7 +82,6 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       return { accepted: true }
     },
     async exec(params, call) {
-<<<<<<< HEAD
       const { git_key, ...request } = params as ExecCommand
       const env = withGit({ ...around.env, ...request.env }, around, git_key)
       const result = await exec(
@@ -95,15 +94,6 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
           signal: call.signal,
         },
       )
-=======
-      const result = await exec(params as ExecCommand, {
-        env: around.env,
-        default_dir,
-        scratch_dir: around.scratch_dir,
-        pipes: around.pipes,
-        signal: call.signal,
-      })
->>>>>>> part-files
       return fitFrame(result)
     },
     ping: () => ({ now: new Date().toISOString() }),

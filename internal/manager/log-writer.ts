@@ -207,7 +207,7 @@ export function createLogWriter(deps: {
   }
 
   async function write(jobs: Job[]): Promise<void> {
-    const suspects = jobs.filter((job) => poison.isSuspect(keyOf(job)))
+    const suspects = jobs.filter((job) => poison.isSuspect(job.project_id, keyOf(job)))
     if (suspects.length > 0 && (jobs.length > 1 || suspects[0]!.events.length > 1)) {
       const others = jobs.filter((job) => !suspects.includes(job))
       if (others.length > 0) await write(others)

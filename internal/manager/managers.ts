@@ -206,7 +206,7 @@ export function createManagers(deps: ManagersDeps) {
     log,
     pace,
     watch: (project_id) => ({
-      isSuspect: deps.poison.isSuspect,
+      isSuspect: (key) => deps.poison.isSuspect(project_id, key),
       begin: (request) => deps.poison.begin({ project_id, ...request }),
     }),
     handlers: {

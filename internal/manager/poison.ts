@@ -2,7 +2,7 @@
 // freezes the server would do so for ever. What the server was working on when it ended is counted at the next start; a
 // request that was there too often is refused from then on, and one that once goes through is forgotten.
 import { Fault } from '../fault.ts'
-import { openInFlight, type Request } from '../in-flight.ts'
+import { inFlightFile, openInFlight, type Request, readLeft } from '../in-flight.ts'
 import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import type { Store } from '../store/open.ts'
@@ -11,6 +11,9 @@ import { addEnds, allSuspects, deleteSuspects, deleteSuspectsBefore } from '../s
 export const mostEnds = 3
 const rememberDays = 7
 
+/** What one container sends is not held against another. */
+const keyOf = ({ project_id, key }: Pick<Request, 'project_id' | 'key'>) => `${project_id} ${key}`
+
 /** The request ended the server too often. */
 export class PoisonRefusal extends Fault {}
 
@@ -18,7 +21,7 @@ export type Poison = {
   /** Notes that work on a request begins in this turn of the event loop. The fault if it is not to be worked on. */
   begin(request: Request): PoisonRefusal | undefined
   /** It was there when the server ended: it is worked on by itself, so that it is known whether it was to blame. */
-  isSuspect(key: string): boolean
+  isSuspect(project_id: string, key: string): boolean
   close(): void
 }
 
@@ -26,14 +29,13 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
   const { store, log } = deps
   const suspects = new Map<string, number>()
   const warn = sparsely(log)
-  const file = openInFlight(deps.home, done, (error) =>
-    warn('in-flight', 'failed to note what is being worked on', { error }),
-  )
-  const { requests, frozen } = file.left
+  const { requests, frozen } = readLeft(inFlightFile(deps.home))
   // What stood still with one request in hand did so because of it.
   const ends = frozen && requests.length === 1 ? mostEnds : 1
   await deleteSuspectsBefore(store.db, new Date(Date.now() - rememberDays * 86_400_000))
-  const found = new Map(requests.map((request) => [request.key, { ...request, ends }]))
+  const found = new Map(
+    requests.map((request) => [keyOf(request), { ...request, key: keyOf(request), ends }]),
+  )
   await addEnds(store.db, [...found.values()])
   for (const row of await allSuspects(store.db)) suspects.set(row.key, row.ends)
   for (const request of found.values())
@@ -43,7 +45,13 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
       ends: suspects.get(request.key),
     })
 
-  function done(key: string): void {
+  // Only now that it is counted: opening the file empties it.
+  const file = openInFlight(deps.home, done, (error) =>
+    warn('in-flight', 'failed to note what is being worked on', { error }),
+  )
+
+  function done(request: Request): void {
+    const key = keyOf(request)
     const counted = suspects.get(key)
     if (counted === undefined || counted >= mostEnds) return
     suspects.delete(key)
@@ -54,7 +62,7 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
 
   return {
     begin(request) {
-      const counted = suspects.get(request.key) ?? 0
+      const counted = suspects.get(keyOf(request)) ?? 0
       if (counted >= mostEnds)
         return new PoisonRefusal(
           'conflict',
@@ -64,7 +72,7 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
       file.begin(request)
       return undefined
     },
-    isSuspect: (key) => suspects.has(key),
+    isSuspect: (project_id, key) => suspects.has(keyOf({ project_id, key })),
     close: () => file.close(),
   }
 }

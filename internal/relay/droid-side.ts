@@ -17,7 +17,8 @@ export type DroidSide<Identity extends { session_id: string }> = {
 export function parse<T>(schema: z.ZodType<T>, params: unknown, method: string): T {
   const parsed = schema.safeParse(params ?? {})
   if (parsed.success) return parsed.data
-  throw new Fault('invalid', `${method}: ${z.prettifyError(parsed.error).replaceAll('\n', ' ')}`)
+  const some = new z.ZodError(parsed.error.issues.slice(0, 5))
+  throw new Fault('invalid', `${method}: ${z.prettifyError(some).replaceAll('\n', ' ')}`)
 }
 
 export function droidHandlers<Identity extends { session_id: string }>(options: {

@@ -74,6 +74,8 @@ export function createPeer(
     on_frame?: () => void
     pace?: Pace
     watch?: Watch
+    /** Frames with more structure than `jsonBounds` allows end the connection. Not for those who trust the other side. */
+    bounded?: boolean
     /** The load has grown to something worth looking at. */
     on_load?: () => void
   },
@@ -212,7 +214,8 @@ export function createPeer(
   }
 
   function takeNow({ text, weight, problem }: Frame, refused?: Fault) {
-    if (problem) return refuse(null, { code: codes.request, message: `a frame ${problem}` })
+    if (problem && options.bounded)
+      return refuse(null, { code: codes.request, message: `a frame ${problem}` })
     let message: unknown
     try {
       message = JSON.parse(text)

@@ -26,6 +26,26 @@ import { z } from 'zod'
 import { patterns } from '../ids.ts'
 import { sessionStatuses } from '../session-status.ts'
 
+/** A list that is refused at its first wrong entry: describing thousands of them costs more than all that is right. */
+const listOf = <T>(entry: z.ZodType<T>, most: number, least = 0) =>
+  z
+    .array(z.unknown())
+    .min(least)
+    .max(most)
+    .transform((given, context): T[] => {
+      const entries: T[] = []
+      for (const [at, one] of given.entries()) {
+        const parsed = entry.safeParse(one)
+        if (!parsed.success) {
+          const [issue] = parsed.error.issues
+          context.addIssue({ code: 'custom', message: issue!.message, path: [at, ...issue!.path] })
+          return z.NEVER
+        }
+        entries.push(parsed.data)
+      }
+      return entries
+    })
+
 const session_id = z.string().regex(patterns.session)
 const seq = z.int().min(0)
 const committed = z.int().min(-1)
@@ -61,7 +81,7 @@ const eventTypes = [
 const supervisorEvent = z.looseObject({ seq, type: z.enum(eventTypes), at: z.iso.datetime() })
 export type SupervisorEvent = z.infer<typeof supervisorEvent>
 
-export const eventBatch = z.strictObject({ session_id, events: z.array(supervisorEvent).min(1).max(10_000) })
+export const eventBatch = z.strictObject({ session_id, events: listOf(supervisorEvent, 10_000, 1) })
 export type EventBatch = z.infer<typeof eventBatch>
 export type EventsAnswer = { committed_seq: number } | { unknown: true }
 
@@ -84,7 +104,7 @@ export const supervisorHello = z.strictObject({
   proof: z.string().max(200),
   /** New at each start of the supervisor, that is of the container. */
   boot_id: name,
-  sessions: z.array(sessionState).max(10_000),
+  sessions: listOf(sessionState, 10_000),
 })
 export type SupervisorHello = z.infer<typeof supervisorHello>
 export type HelloAnswer = {
@@ -204,7 +224,7 @@ const execResult = z.strictObject({
 const supervisorState = z.strictObject({
   boot_id: name,
   rss_bytes: z.int(),
-  sessions: z.array(sessionState),
+  sessions: listOf(sessionState, 10_000),
 })
 
 /** What each command answers; a container is not trusted to answer well. */

@@ -92,6 +92,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       proven: false,
       peer: createPeer(socket, {
         handlers: methods,
+        bounded: true,
         on_frame: () => clearTimeout(early),
         pace: (frame, go) => {
           const free = place.seat === connection.peer || (first && isSupervisorHello(frame))

@@ -1,20 +1,14 @@
 // Work whose cost a tenant chooses must not stop the server: schemas, arguments, frames, expressions, task lists and events
 // that would hold the event loop for seconds or for ever are refused, cut or worked on elsewhere, and everyone else is
-// answered meanwhile. What nevertheless ended the server is not tried for ever.
-import { randomUUID } from 'node:crypto'
-import { writeFile } from 'node:fs/promises'
+// answered meanwhile.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { encodeLeft, inFlightFile, type Left } from '../../internal/in-flight.ts'
-import { requestKey } from '../../internal/relay/request-key.ts'
-import { callTool, type Droid, dial, dialAs, droid, openRequests } from '../fixtures/droid-socket.ts'
+import { asked, attackingCaller, type Schema, tools } from '../fixtures/attacking-caller.ts'
+import { type Droid, dialAs, droid } from '../fixtures/droid-socket.ts'
 import { type Latencies, latenciesDuring, shown } from '../fixtures/latency.ts'
-import { history, untilStatus } from '../fixtures/sessions.ts'
+import { history } from '../fixtures/sessions.ts'
 import { type Booted, boot } from '../harness/booted.ts'
 import { headersFor, resultIn, rpc, send } from '../harness/rpc.ts'
-import { until } from '../harness/wait.ts'
-
-type Schema = Record<string, unknown>
 
 let booted: Booted
 let attacked: string
@@ -39,42 +33,9 @@ function expectHealthy(name: string, { healthz, project_get, lateness }: Latenci
   expect(healthz.p99).toBeLessThan(100 + 4 * lateness.p99)
 }
 
-const tools = (...schemas: Schema[]) => ({
-  caller_id: 'app',
-  caller_tools: schemas.map((schema, at) => ({
-    name: `t${at}`,
-    inputSchema: { type: 'object', ...schema },
-  })),
-})
-const declaration = (schema: Schema, { session_id }: Droid) => ({
-  action: 'message',
-  session_id,
-  message: 'true',
-  ...tools(schema),
-})
-const declare = (schema: Schema, who = one) => booted.ok('session', declaration(schema, who))
-const refusal = async (schema: Schema, who = one) =>
-  (await booted.fault('session', declaration(schema, who))).message
-
-/** What the droid is told: `asked` if its arguments were right and its caller was asked, else what was wrong. */
-const asked = 'asked'
-async function call(args: object, who = one, more: object = {}): Promise<string | undefined> {
-  const { session_id } = who
-  let over = false
-  const told = callTool(who, 'app_t0', args, more).finally(() => {
-    over = true
-  })
-  const answer = async () => {
-    const { open_requests } = await booted.ok('session', { action: 'get', session_id })
-    // Another call of the same test may answer it first.
-    for (const { request_id } of open_requests)
-      await booted.client().call('caller_tool_response', { session_id, request_id, result: asked })
-    return over
-  }
-  await until(answer, { deadline_ms: 30_000, what: 'the droid is told' })
-  const { result, error } = await told
-  return error?.message ?? String(result)
-}
+const declare = (schema: Schema, to = one) => attackingCaller(booted).declare(schema, to)
+const refusal = (schema: Schema) => attackingCaller(booted).refusal(schema, one)
+const call = (args: object, who = one) => attackingCaller(booted).call(args, who)
 
 const attack = `${'a'.repeat(60)}!`
 const evil = '^(a+)+$'
@@ -402,103 +363,4 @@ test('all of it at once, from 50 sessions: others are answered', async () => {
     ])
   })
   expectHealthy('all at once', latencies)
-})
-
-describe('a request that ends the server', () => {
-  const crash = async (left: Left) => {
-    await booted.server.kill('SIGKILL')
-    await writeFile(inFlightFile(booted.server.home), encodeLeft(left))
-    await booted.server.restart()
-    await booted.reconnect()
-  }
-  const requestOf = (project_id: string, method: string, params: object) => {
-    const text = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
-    return { project_id, ...requestKey(text)! }
-  }
-  const params = (call_id: string) => ({ tool: 'app_t0', arguments: {}, call_id })
-  const ask = (call_id: string) => call({}, one, { call_id })
-
-  test('three times is refused from then on; others, and one that goes through in between, are not', async () => {
-    await declare({})
-    const [bad, lucky] = [randomUUID(), randomUUID()]
-    const left = (...ids: string[]) => ({
-      requests: ids.map((id) => requestOf(attacked, 'caller_tool', params(id))),
-      frozen: false,
-    })
-    await crash(left(bad, lucky))
-    await crash(left(bad, lucky))
-    expect(await ask(lucky)).toBe(asked)
-    await crash(left(bad, lucky))
-    expect(await ask(bad)).toContain('the server ended each time that it worked on this request')
-    expect(await ask(lucky)).toBe(asked)
-    expect(await ask(randomUUID())).toBe(asked)
-    await booted.server.restart('SIGKILL')
-    await booted.reconnect()
-    expect(await ask(bad)).toContain('the server ended each time')
-  })
-
-  test('and was alone in its hands when it froze is refused at once', async () => {
-    const id = randomUUID()
-    await crash({ requests: [requestOf(attacked, 'caller_tool', params(id))], frozen: true })
-    expect(await ask(id)).toContain('the server ended each time')
-  })
-
-  test('and is an event is replaced by an error event, and the session goes on', async () => {
-    const talker = await booted.ok('session', {
-      action: 'spawn',
-      project_id: attacked,
-      new_session: true,
-      prompt: 'echo before; until [ -e go ]; do sleep 0.1; done; echo poison; sleep 1; echo after',
-    })
-    const session_id = String(talker.session_id)
-    const texts = async () =>
-      (await history(booted, session_id)).filter(({ type }) => type === 'delta').map(({ text }) => text)
-    await until(async () => (await texts()).join('').includes('before'), { what: 'it has begun' })
-    await booted.server.kill('SIGKILL')
-    const [row] = await booted.query<{ committed_seq: string }>(
-      'select committed_seq from sessions where id = $1',
-      [session_id],
-    )
-    const key = `${session_id}:${Number(row!.committed_seq) + 1}`
-    await booted.server.restart()
-    await crash({ requests: [{ project_id: attacked, key, what: 'events' }], frozen: true })
-    await booted.exec(attacked, 'touch go')
-    await untilStatus(booted, session_id, 'idle')
-    const events = await history(booted, session_id)
-    expect(events.map(({ index }) => index)).toEqual(events.map((_, at) => at))
-    expect(events.find(({ type }) => type === 'error')).toMatchObject({ dropped: true })
-    const said = (await texts()).join('')
-    expect(said).not.toContain('poison')
-    expect(said).toContain('after')
-  })
-
-  test('and is a command fails its session with the reason', async () => {
-    const victim = await droid(booted, attacked)
-    await booted.server.kill('SIGKILL')
-    const command_id = `cmd_${randomUUID().replaceAll('-', '').slice(0, 20)}`
-    await booted.query(
-      `insert into commands (id, session_id, project_id, kind, payload) values ($1, $2, $3, 'prompt', $4)`,
-      [command_id, victim.session_id, attacked, JSON.stringify({ turn_id: command_id, text: 'true' })],
-    )
-    await crash({
-      requests: [{ project_id: attacked, key: command_id, what: 'command prompt' }],
-      frozen: true,
-    })
-    await untilStatus(booted, victim.session_id, 'failed')
-    const { reason } = await booted.ok('session', { action: 'get', session_id: victim.session_id })
-    expect(reason).toContain('the server ended each time')
-  })
-
-  test('leaves nothing behind when the server is killed at rest', async () => {
-    await declare({ title: 'open' })
-    const waiting = await dial(one.socket)
-    const { error } = await waiting.ask('hello', { role: 'droid', api_key: one.api_key })
-    expect(error).toBeUndefined()
-    void waiting.ask('caller_tool', { tool: 'app_t0', arguments: {}, call_id: randomUUID() })
-    await openRequests(booted, one.session_id)
-    const before = await booted.query('select key from suspects')
-    await booted.server.restart('SIGKILL')
-    await booted.reconnect()
-    expect(await booted.query('select key from suspects')).toEqual(before)
-  })
 })

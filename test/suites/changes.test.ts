@@ -15,7 +15,12 @@ const write = (path: string, content: string) =>
 
 test('a project without OpenSpec has no changes and no tasks', async () => {
   expect(await booted.ok('project_changes', { project_id })).toEqual({ changes: [], truncated: false })
-  expect(await booted.ok('project_tasks', { project_id })).toEqual({ tasks: [], done: 0, total: 0 })
+  expect(await booted.ok('project_tasks', { project_id })).toEqual({
+    tasks: [],
+    done: 0,
+    total: 0,
+    truncated: false,
+  })
 })
 
 test('changes are told with their title and how far they are', async () => {
@@ -69,6 +74,7 @@ test('tasks are told with their section and number, of all changes or of one', a
     ],
     done: 2,
     total: 3,
+    truncated: false,
   })
   expect(await booted.ok('project_tasks', { project_id })).toMatchObject({ done: 3, total: 5 })
   expect(await booted.ok('project_tasks', { project_id, change: '2026-01-01-old' })).toMatchObject({

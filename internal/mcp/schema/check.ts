@@ -67,9 +67,10 @@ export function createSchemaCheck(): SchemaCheck & { close(): Promise<void> } {
   async function onThread(tenant: string, job: SchemaJob, bytes: number): Promise<unknown> {
     // Per tenant: another tenant's arguments must not condemn a schema that both happen to use.
     const key = `${tenant} ${job.schema}`
-    requireNotFailing(key)
+    const admit = () => requireNotFailing(key)
+    admit()
     try {
-      const answer = await pool.run(tenant, job, bytes)
+      const answer = await pool.run(tenant, job, bytes, admit)
       failing.delete(key)
       return answer
     } catch (error) {

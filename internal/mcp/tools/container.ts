@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { LogLine } from '../../runtime/runtime.ts'
 import { action, tool } from '../tool.ts'
 import { maybeTime, project_id } from './fields.ts'
 
@@ -10,6 +11,8 @@ const state = z.object({
   started_at: maybeTime,
 })
 
+/** Of the lines of one answer: a droid may write lines of a megabyte. */
+const mostCharacters = 2 * 1024 * 1024
 const found = z
   .enum(['symlink', 'file', 'fifo', 'socket', 'device', 'mount'])
   .describe('What stands in its place.')
@@ -138,7 +141,12 @@ export const containerTool = tool({
       needs: 'project:read',
       input: z.object({
         project_id,
-        tail: z.int().min(0).max(10_000).default(100).describe('How many of the last lines.'),
+        tail: z
+          .int()
+          .min(0)
+          .max(10_000)
+          .default(100)
+          .describe('How many of the last lines, up to 2 MiB of them.'),
         since: z
           .union([
             z.iso.datetime({ offset: true }),
@@ -157,7 +165,8 @@ export const containerTool = tool({
         const until = input.follow
           ? AbortSignal.any([signal, AbortSignal.timeout(input.follow_seconds * 1000)])
           : signal
-        const lines = []
+        const lines: LogLine[] = []
+        let characters = 0
         for await (const line of managers.runtime.logs(input.project_id, {
           tail: input.tail,
           since: sinceTime(input.since),
@@ -165,8 +174,10 @@ export const containerTool = tool({
           signal: until,
         })) {
           lines.push(line)
+          characters += line.text.length
           if (input.follow) progress({ progress: lines.length, message: line.text })
-          if (lines.length > 10_000) lines.shift()
+          while (lines.length > 10_000 || (characters > mostCharacters && lines.length > 1))
+            characters -= lines.shift()!.text.length
         }
         return { lines }
       },

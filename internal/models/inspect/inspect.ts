@@ -9,7 +9,7 @@ import { checkCount, checkEmbed, checkGenerate } from './gemini.ts'
 import { isObject, type Json, parseObject } from './json.ts'
 import { checkChat, checkCompletions, checkEmbeddings, checkResponses, type Wanted } from './openai.ts'
 
-export const endpoints = [
+const endpoints = [
   'messages',
   'chat',
   'completions',

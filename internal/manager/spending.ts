@@ -6,7 +6,7 @@ import type { Config } from '../config.ts'
 import { Fault, messageOf, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { ModelUsage } from '../models/charge.ts'
-import type { Store } from '../store/open.ts'
+import type { Db, Store } from '../store/open.ts'
 import * as rows from '../store/spending.ts'
 import type { Sessions } from './sessions.ts'
 
@@ -21,6 +21,8 @@ type Deps = {
   /** Names the home, which one process at a time uses. */
   home: string
 }
+type Usage = Omit<ModelUsage, 'provider'> & { provider: string }
+type Ended = { id: string; project_id: string; session_id: string }
 type What = { project_id: string; session_id: string; provider: string; model: string; usd: number }
 
 function refusal({ spent_usd, reserved_usd, limit_usd }: rows.Admission): Fault {
@@ -43,30 +45,28 @@ export function createSpending({ store, config, sessions, log, home }: Deps) {
   /** By project: requests that are answered already, while that is being written. */
   const settling = new Map<string, Set<Promise<void>>>()
 
-  const event = (usage: Omit<ModelUsage, 'provider'> & { provider: string }) => ({
+  const event = (usage: Usage) => ({
     type: 'usage',
     at: new Date().toISOString(),
     data: { source: 'gateway', ...usage },
   })
 
-  /** `late` is written when the reservation was charged meanwhile; nothing, if there is none. */
-  async function charge(
-    { id, project_id, session_id }: { id: string; project_id: string; session_id: string },
-    usage: Omit<ModelUsage, 'provider'> & { provider: string },
-    late?: Omit<ModelUsage, 'provider'> & { provider: string },
-  ): Promise<void> {
+  /**
+   * Ends a reservation, and records what it cost. `is_held`: it is this process's own request, which counts also if the
+   * reservation is gone, lost with the database or charged by a sweep after a long pause: too much is better than nothing.
+   */
+  async function charge(ended: Ended, usage: Usage, is_held: boolean): Promise<void> {
+    const { id, project_id, session_id } = ended
+    const ends = async (trx: Db) => (await rows.deleteReservation(trx, id)) || is_held
     try {
       await sessions.change(session_id, async (trx, _row, write) => {
-        const there = (await rows.deleteReservation(trx, id)) !== undefined
-        const told = there ? usage : late
-        if (told) await write([event(told)])
+        if (await ends(trx)) await write([event(usage)])
       })
     } catch (error) {
       if (!(error instanceof Fault) || error.kind !== 'not_found') throw error
       // The session was deleted meanwhile; what it cost is not.
       await store.transact(async (trx) => {
-        if ((await rows.deleteReservation(trx, id)) !== undefined)
-          await rows.addSpending(trx, project_id, usage.cost_usd)
+        if (await ends(trx)) await rows.addCost(trx, project_id, usage.cost_usd)
       })
     }
   }
@@ -105,8 +105,7 @@ export function createSpending({ store, config, sessions, log, home }: Deps) {
       })
     }
     return {
-      settle: (usage: ModelUsage) =>
-        end(charge({ id, project_id, session_id }, usage, { ...usage, cost_usd: 0 })),
+      settle: (usage: ModelUsage) => end(charge(reservation, usage, true)),
       release: () => end(rows.deleteReservation(store.db, id).then(() => undefined)),
     }
   }
@@ -120,16 +119,8 @@ export function createSpending({ store, config, sessions, log, home }: Deps) {
         model,
         cost_usd: amount_usd,
       })
-      await charge(dead, {
-        provider,
-        model,
-        input_tokens: 0,
-        output_tokens: 0,
-        cache_read_tokens: 0,
-        cache_write_tokens: 0,
-        cost_usd: amount_usd,
-        estimated: true,
-      })
+      const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 }
+      await charge(dead, { provider, model, ...none, cost_usd: amount_usd, estimated: true }, false)
     }
   }
 

@@ -144,3 +144,12 @@ test('a long answer is read elsewhere, and what came before an answer was writte
   }
   expect(await read(sse, events(start))).toMatchObject({ input: 3, partial: true })
 })
+
+test('all steps of a request that was summarised on the way are counted', async () => {
+  const step = (input_tokens: number, output_tokens: number) => ({ input_tokens, output_tokens })
+  const usage = { ...step(20, 5), iterations: [step(1000, 300), step(20, 5)] }
+  expect(await read('application/json', Buffer.from(JSON.stringify({ model: 'm', usage })))).toMatchObject({
+    input: 1020,
+    output: 305,
+  })
+})

@@ -26,6 +26,23 @@ const count = (value: unknown): number =>
 
 /** Anthropic and Bedrock's `converse` count cached input apart from the rest. */
 function apart(usage: Json): Tokens {
+  const { iterations } = usage
+  if (Array.isArray(iterations)) {
+    // A request that also summarised what came before tells each step; the sums of the last are on top.
+    const steps = iterations.map((it) => once(object(it) ?? {}))
+    const all = (of: (step: Tokens) => number) => steps.reduce((sum, step) => sum + of(step), 0)
+    return larger(once(usage), {
+      input: all((step) => step.input),
+      cache_read: all((step) => step.cache_read),
+      cache_write: all((step) => step.cache_write),
+      cache_write_1h: all((step) => step.cache_write_1h ?? 0),
+      output: all((step) => step.output),
+    })
+  }
+  return once(usage)
+}
+
+function once(usage: Json): Tokens {
   const long = count(object(usage.cache_creation)?.ephemeral_1h_input_tokens)
   return {
     input: count(usage.input_tokens ?? usage.inputTokens),

@@ -287,10 +287,16 @@ export interface ScheduleRunsTable {
   created_at: string
 }
 
-/** All that the project has ever spent on models; a trigger adds what the sessions cost more. */
+/** All that the project has ever spent on models, together with its `project_costs`. */
 export interface ProjectSpendingTable {
   project_id: string
   spent_usd: Generated<number>
+}
+
+/** What was spent and is not added up yet; a trigger on the sessions writes it. */
+export interface ProjectCostsTable {
+  project_id: string
+  usd: number
 }
 
 /** The worst case of a request to a model that is under way. */
@@ -318,6 +324,7 @@ export interface SuspectsTable {
 
 export interface Database {
   project_spending: ProjectSpendingTable
+  project_costs: ProjectCostsTable
   model_reservations: ModelReservationsTable
   suspects: SuspectsTable
   schedules: SchedulesTable

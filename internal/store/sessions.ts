@@ -210,7 +210,8 @@ export async function projectUsage(db: Db, project_id: string): Promise<Usage> {
       (count(*) filter (where created_at > now() - interval '1 minute'))::int as spawned_last_minute,
       coalesce(sum(input_tokens), 0)::bigint as input_tokens,
       coalesce(sum(output_tokens), 0)::bigint as output_tokens,
-      coalesce((select spent_usd from project_spending where project_id = ${project_id}), 0) as cost_usd,
+      coalesce((select spent_usd from project_spending where project_id = ${project_id}), 0)
+        + coalesce((select sum(usd) from project_costs where project_id = ${project_id}), 0) as cost_usd,
       coalesce((select sum(amount_usd) from model_reservations where project_id = ${project_id}), 0) as reserved_usd
     from sessions where project_id = ${project_id}`.execute(db)
   return rows[0]!

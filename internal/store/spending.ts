@@ -44,14 +44,14 @@ export async function reserveModelCost(
   return (await reserve(db, ...values, amount_usd, default_limit_usd, home, process, lease_seconds))[0]
 }
 
-/** What was reserved; undefined if it was charged or released before. */
-export async function deleteReservation(db: Db, id: string): Promise<number | undefined> {
+/** False: it was charged or released before. */
+export async function deleteReservation(db: Db, id: string): Promise<boolean> {
   const row = await db
     .deleteFrom('model_reservations')
     .where('id', '=', id)
-    .returning('amount_usd')
+    .returning('id')
     .executeTakeFirst()
-  return row?.amount_usd
+  return row !== undefined
 }
 
 export async function renewReservations(db: Db, ids: string[], lease_seconds: number): Promise<void> {
@@ -74,8 +74,9 @@ export async function deadReservations(db: Db, { home, process }: Holder): Promi
   return rows
 }
 
-/** For a session that is gone: there is no log to record it in. */
-export async function addSpending(db: Db, project_id: string, usd: number): Promise<void> {
+/** For a session that is gone: there is no log to record it in. Nothing, if the project is gone too. */
+export async function addCost(db: Db, project_id: string, usd: number): Promise<void> {
   await sql`
-    update project_spending set spent_usd = spent_usd + ${usd} where project_id = ${project_id}`.execute(db)
+    insert into project_costs (project_id, usd)
+    select project_id, ${usd}::float8 from project_spending where project_id = ${project_id}`.execute(db)
 }

@@ -9,7 +9,7 @@ import {
   requireAllowed,
   type ToolKind,
 } from './finding.ts'
-import { isObject, type Json, listOf, numberIn, objectsOf } from './json.ts'
+import { isGiven, isObject, type Json, numberIn, objectsOf } from './json.ts'
 
 const tools: [RegExp, ToolKind][] = [
   [/^custom$/, 'client'],
@@ -75,14 +75,22 @@ export function checkContent(finding: Finding, content: unknown): void {
 
 export function checkMessages(body: Json, finding: Finding): void {
   checkTools(body, finding)
-  if (listOf(body.mcp_servers).length > 0) requireAllowed(finding, 'mcp', 'mcp_servers')
-  if (body.container !== undefined && body.container !== null)
-    requireAllowed(finding, 'code_execution', 'container')
+  if (isGiven(body.mcp_servers)) requireAllowed(finding, 'mcp', 'mcp_servers')
+  if (isGiven(body.container)) requireAllowed(finding, 'code_execution', 'container')
   checkContent(finding, body.system)
   for (const message of objectsOf(body.messages)) checkContent(finding, message.content)
   checkTier(body, 'service_tier')
   if (body.speed !== 'standard') refuseFields(body, 'speed')
   if (body.inference_geo !== 'global') refuseFields(body, 'inference_geo')
+}
+
+/** A summary of what came before is one more answer, and is read and written beside the one that was asked for. */
+export function messagesAnswers(body: Json, finding: Finding): number {
+  const { context_management } = body
+  const edits = isObject(context_management) ? objectsOf(context_management.edits) : []
+  if (!edits.some(({ type }) => String(type).startsWith('compact'))) return 1
+  finding.hosted += 1
+  return 2
 }
 
 /** Thinking may come on top of the answer. */

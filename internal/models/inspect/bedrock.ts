@@ -1,5 +1,5 @@
 // Bedrock: `converse`, which is Amazon's own shape, and `invoke`, whose body is the model's own.
-import { checkMessages, messagesOutput } from './anthropic.ts'
+import { checkMessages, messagesAnswers, messagesOutput } from './anthropic.ts'
 import { checkTier, countMedia, type Finding, keepTool, refused, requireAllowed } from './finding.ts'
 import { isObject, type Json, numberIn, objectsOf } from './json.ts'
 import type { Wanted } from './openai.ts'
@@ -48,7 +48,8 @@ export function checkConverse(body: Json, finding: Finding): Wanted {
   const config = isObject(body.inferenceConfig) ? body.inferenceConfig : {}
   const asked = numberIn(config, 'maxTokens')
   const thinking = isObject(more.thinking) ? (numberIn(more.thinking, 'budget_tokens') ?? 0) : 0
-  return { output: asked === undefined ? undefined : asked + thinking, answers: 1 }
+  const answers = messagesAnswers(more, finding)
+  return { output: asked === undefined ? undefined : asked + thinking, answers }
 }
 
 export function checkInvoke(body: Json, finding: Finding): Wanted {
@@ -63,6 +64,7 @@ export function checkInvoke(body: Json, finding: Finding): Wanted {
     numberIn(config, 'max_new_tokens'),
     numberIn(texts, 'maxTokenCount'),
   ].filter((it) => it !== undefined)
-  const answers = Math.max(1, numberIn(body, 'num_generations') ?? 1, numberIn(body, 'numResults') ?? 1)
+  const several = Math.max(1, numberIn(body, 'num_generations') ?? 1, numberIn(body, 'numResults') ?? 1)
+  const answers = several * messagesAnswers(body, finding)
   return { output: asked.length === 0 ? undefined : Math.max(...asked), answers }
 }

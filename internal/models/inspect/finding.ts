@@ -3,7 +3,7 @@
 // that is not allowed is refused.
 import type { HostedTool } from '../../config-models.ts'
 import { Fault } from '../../fault.ts'
-import type { Json } from './json.ts'
+import { isGiven, type Json } from './json.ts'
 
 export type Finding = {
   allowed: ReadonlySet<HostedTool>
@@ -85,9 +85,5 @@ export function checkTier(holder: Json, ...names: string[]): void {
 }
 
 export function refuseFields(holder: Json, ...names: string[]): void {
-  for (const name of names) {
-    const value = holder[name]
-    if (value === undefined || value === null || value === false) continue
-    throw refused(name)
-  }
+  for (const name of names) if (isGiven(holder[name])) throw refused(name)
 }

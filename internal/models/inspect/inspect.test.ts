@@ -81,6 +81,7 @@ describe('what cannot be counted is refused', () => {
     ['completions', { prompt: ['a', 'b'], n: 2, best_of: 4, max_tokens: 9 }, 9, 8],
     ['completions', { prompt: [1, 2, 3], max_tokens: 9 }, 9, 1],
     ['responses', { max_output_tokens: 11 }, 11, 1],
+    ['messages', { max_tokens: 10, context_management: { edits: [{ type: 'compact_20260112' }] } }, 10, 2],
     ['messages', { max_tokens: 10, thinking: { type: 'enabled', budget_tokens: 100 } }, 110, 1],
     ['generate', { generationConfig: { maxOutputTokens: 4, candidateCount: 2 } }, 4, 2],
     ['generate', { generation_config: { max_output_tokens: 4, candidate_count: 2 } }, 4, 2],
@@ -92,7 +93,7 @@ describe('what cannot be counted is refused', () => {
   })
 
   test('numbers in odd shapes are refused', () => {
-    for (const max_tokens of ['100', -1, {}, []])
+    for (const max_tokens of ['100', -1, {}, [], 1e300])
       expect(kindOf(() => look('chat', { model: 'm', max_tokens }))).toBe('invalid')
     expect(
       kindOf(() => look('generate', { generationConfig: { maxOutputTokens: 1 }, generation_config: {} })),
@@ -248,6 +249,7 @@ describe('what the provider would fetch', () => {
     ['chat', { model: 'm', web_search_options: {} }, 'web_search'],
     ['chat', { model: 'm:online' }, 'web_search'],
     ['chat', { model: 'm', plugins: [{ id: 'web' }] }, 'web_search'],
+    ['chat', { model: 'm', plugins: { id: 'web' } }, 'web_search'],
     [
       'responses',
       { model: 'm', input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'https://x' }] }] },

@@ -2,14 +2,14 @@
 // sent as it was understood here, serialised anew, so that no other reader can find something else in it.
 import { createHash } from 'node:crypto'
 import type { HostedTool } from '../../config-models.ts'
-import { checkMessages, messagesOutput } from './anthropic.ts'
+import { checkMessages, messagesAnswers, messagesOutput } from './anthropic.ts'
 import { checkConverse, checkInvoke } from './bedrock.ts'
 import { createFinding, type Finding } from './finding.ts'
 import { checkCount, checkEmbed, checkGenerate } from './gemini.ts'
 import { isObject, type Json, parseObject } from './json.ts'
 import { checkChat, checkCompletions, checkEmbeddings, checkResponses, type Wanted } from './openai.ts'
 
-export const endpoints = [
+const endpoints = [
   'messages',
   'chat',
   'completions',
@@ -46,7 +46,7 @@ export type Inspect = { endpoint: Endpoint; allowed: readonly HostedTool[]; hash
 const checks: Record<Endpoint, (body: Json, finding: Finding) => Wanted> = {
   messages: (body, finding) => {
     checkMessages(body, finding)
-    return { output: messagesOutput(body), answers: 1 }
+    return { output: messagesOutput(body), answers: messagesAnswers(body, finding) }
   },
   chat: checkChat,
   completions: checkCompletions,

@@ -151,4 +151,3 @@ export function createInspections() {
     },
   }
 }
-export type Inspections = ReturnType<typeof createInspections>

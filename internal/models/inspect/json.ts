@@ -6,6 +6,8 @@ export type Json = Record<string, unknown>
 
 const most_depth = 256
 const most_values = 2_000_000
+/** Of tokens or answers; what they cost stays a number that can be added. */
+const most_number = 1_000_000_000
 
 const quote = 0x22
 const backslash = 0x5c
@@ -63,10 +65,14 @@ export const objectsOf = (value: unknown): Json[] =>
 export function numberIn(holder: Json, name: string): number | undefined {
   const value = holder[name]
   if (value === undefined || value === null) return undefined
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0)
-    throw new Fault('invalid', `${name} is not a positive number`)
+  if (typeof value !== 'number' || !(value >= 0 && value <= most_number))
+    throw new Fault('invalid', `${name} is not a number from 0 to ${most_number}`)
   return Math.ceil(value)
 }
+
+/** Whether something was asked for, in whatever shape. */
+export const isGiven = (value: unknown): boolean =>
+  value !== undefined && value !== null && value !== false && !(Array.isArray(value) && value.length === 0)
 
 /** True or false; anything else that some servers would take for one of them is refused. */
 export function flagIn(holder: Json, name: string): boolean {

@@ -12,7 +12,7 @@ import {
   requireAllowed,
   type ToolKind,
 } from './finding.ts'
-import { flagIn, isObject, type Json, listOf, numberIn, objectsOf } from './json.ts'
+import { flagIn, isGiven, isObject, type Json, listOf, numberIn, objectsOf } from './json.ts'
 
 const tools: [RegExp, ToolKind][] = [
   [/^(?:function|custom|namespace|local_shell|apply_patch|tool_search)$/, 'client'],
@@ -94,8 +94,8 @@ function checkRouting(body: Json, finding: Finding): void {
   if (/:online\b/i.test(body.model))
     requireAllowed(finding, 'web_search', `model "${body.model.slice(0, 100)}"`)
   if (/@preset/i.test(body.model)) throw refused(`model "${body.model.slice(0, 100)}"`)
-  if (listOf(body.plugins).length > 0) requireAllowed(finding, 'web_search', 'plugins')
-  if (isObject(body.web_search_options)) requireAllowed(finding, 'web_search', 'web_search_options')
+  if (isGiven(body.plugins)) requireAllowed(finding, 'web_search', 'plugins')
+  if (isGiven(body.web_search_options)) requireAllowed(finding, 'web_search', 'web_search_options')
   refuseFields(body, 'models', 'preset', 'route', 'fallbacks')
   // It says what it cost unless it is asked not to.
   if (body.usage !== undefined) body.usage = { include: true }

@@ -113,8 +113,13 @@ async function runAs(name: string, config: Settings, detached: boolean): Promise
 /** Told to everybody who is root, asked only of somebody who can answer, and only while the home can still be given. */
 async function offerUser(config: Settings): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return undefined
+  const owner = statSync(config.home, { throwIfNoEntry: false })?.uid ?? 0
   process.stdout.write(
-    'The server runs as root. It does not need to: ./oubliette up --user NAME runs it as a user of the group docker (docs/unprivileged.md).\n',
+    `The server runs as root. It does not need to: ./oubliette up --user NAME runs it as a user of the group docker (docs/unprivileged.md).\n${
+      owner === 0
+        ? ''
+        : `${config.home} belongs to uid ${owner}: a server of that user cannot use it any more after one of root.\n`
+    }`,
   )
   if (!process.stdin.isTTY || !process.stdout.isTTY || !isNew(config.home)) return undefined
   const terminal = createInterface({ input: process.stdin, output: process.stdout })

@@ -1,4 +1,6 @@
 // Ways to another user or group than the container's own, and the server without root.
+import { spawn as execute } from 'node:child_process'
+import { once } from 'node:events'
 import {
   chmod,
   chown,
@@ -21,6 +23,7 @@ import { type Booted, boot, containerOf, docker, inEngine, onDisk } from '../har
 import { runCli } from '../harness/cli.ts'
 import { freePort } from '../harness/free-port.ts'
 import { bootServer } from '../harness/server.ts'
+import { until } from '../harness/wait.ts'
 
 const own = 'uid=1000(droid) gid=1000(droid) groups=1000(droid)\n'
 
@@ -153,7 +156,7 @@ describe('in a container', () => {
   })
 })
 
-describe('a server without root', () => {
+describe('a server without root', { timeout: 180_000 }, () => {
   let user: SystemUser
   let booted: Booted
   let outside: Outside
@@ -237,7 +240,7 @@ describe('a server without root', () => {
   })
 })
 
-describe('up as root', () => {
+describe('up as root', { timeout: 180_000 }, () => {
   let user: SystemUser
   let stranger: SystemUser
   let place: string
@@ -264,7 +267,7 @@ describe('up as root', () => {
   ): Promise<void> {
     const env = { OUBLIETTE_HOME: home, OUBLIETTE_ADDRESS: `127.0.0.1:${await freePort()}` }
     try {
-      const { code, stdout, stderr } = await runCli(['up', '--detach', ...args], env, 60_000)
+      const { code, stdout, stderr } = await runCli(['up', '--detach', ...args], env, 110_000)
       expect({ code, stderr }).toMatchObject({ code: 0 })
       const { pid } = JSON.parse(await readFile(join(home, 'daemon.json'), 'utf8')) as { pid: number }
       await check(stdout, pid)
@@ -281,8 +284,30 @@ describe('up as root', () => {
     })
   })
 
-  test('runs the server as the user that it is told, with nothing of root left', async () => {
+  test('asks who has a terminal', async () => {
     const home = newHome()
+    const program = join(import.meta.dirname, '../../cmd/oubliette-server/main.ts')
+    const child = execute(
+      'script',
+      ['-qefc', `'${process.execPath}' '${program}' up --detach`, '/dev/null'],
+      {
+        env: { ...process.env, OUBLIETTE_HOME: home, OUBLIETTE_ADDRESS: `127.0.0.1:${await freePort()}` },
+      },
+    )
+    let said = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+    })
+    const ended = once(child, 'exit')
+    await until(() => said.includes('Name of that user'), { what: 'it asks', deadline_ms: 30_000 })
+    child.stdin.write('no-such-user\n')
+    expect(await ended).toEqual([1, null])
+    expect(said).toContain('there is no user "no-such-user"')
+    await expect(lstat(home)).rejects.toThrow('ENOENT')
+  })
+
+  test('runs the server as the user that it is told, with nothing of root left', async () => {
+    const home = join(newHome(), 'below')
     await withUp(home, ['--user', user.name], async (said, pid) => {
       expect(said).not.toContain('runs as root')
       const status = await readFile(`/proc/${pid}/status`, 'utf8')

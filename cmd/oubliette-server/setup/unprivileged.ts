@@ -3,7 +3,7 @@
 // not follow.
 import { execFileSync } from 'node:child_process'
 import { accessSync, constants, lchownSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Fault, messageOf } from '../../../internal/fault.ts'
 import { checkout } from '../command.ts'
 
@@ -46,6 +46,8 @@ export function isNew(home: string): boolean {
 /** A home with data of another user is refused: files of a running server or of containers must not change owners. */
 export function giveHome(home: string, { name, uid, gid }: Account): void {
   if (isNew(home)) {
+    // What is above it stays open to pass through.
+    mkdirSync(dirname(home), { recursive: true })
     mkdirSync(home, { recursive: true, mode: 0o700 })
     // Not through a link that somebody put there in the meantime.
     lchownSync(home, uid, gid)

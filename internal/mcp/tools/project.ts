@@ -57,7 +57,7 @@ const changeable = {
     .enum(['none', 'internal', 'open'])
     .optional()
     .describe(
-      "`open` (the default) is the internet, but not the host's ports, link-local or other projects; `internal` only what the server offers; `none` the socket alone.",
+      '`open` (the default) is the internet, but not the host, private or link-local addresses (unless the config allows ranges) or other projects; `internal` only what the server offers; `none` the socket alone.',
     ),
   limits: limits.optional(),
   disabled_tools: z

@@ -20,6 +20,7 @@ const rows: Record<string, number> = {
   'internal/gateway': 1,
   'internal/droid': 1,
   'internal/models': 1,
+  'internal/files': 1,
   internal: 0,
 }
 

@@ -1,0 +1,72 @@
+// Directory handles: the one way in which the server reaches below a directory that a container can write. An entry is
+// always named relative to the handle of its directory (`/proc/self/fd/N/name`), so no component of a path can be
+// exchanged between a check and its use, and no link is followed. Names are bytes where entries are walked: a container
+// may use names that are no UTF-8.
+import { constants, type Dirent, type Stats } from 'node:fs'
+import { chmod, type FileHandle, lstat, open, opendir } from 'node:fs/promises'
+
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
+/** Not in Node's constants. Such a handle needs no permission on what it names and opens nothing: no pipe waits. */
+const O_PATH = 0o10000000
+
+export type Name = string | Buffer
+
+export const self = (handle: FileHandle): string => `/proc/self/fd/${handle.fd}`
+
+export const below = (handle: FileHandle, name: Name): string | Buffer =>
+  typeof name === 'string'
+    ? `${self(handle)}/${name}`
+    : Buffer.concat([Buffer.from(`${self(handle)}/`), name])
+
+export const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code
+
+/** `what` for the codes that are expected, and the error itself for all others. */
+export async function unless<T, U>(work: Promise<T>, codes: string[], what: U): Promise<T | U> {
+  try {
+    return await work
+  } catch (error) {
+    if (codes.includes(codeOf(error) ?? '')) return what
+    throw error
+  }
+}
+
+export const statOf = (path: string | Buffer): Promise<Stats | undefined> =>
+  unless(lstat(path), ['ENOENT', 'ENOTDIR'], undefined)
+
+/** A handle to the entry itself, whatever it is; a link is not followed. */
+export const openEntry = (path: string | Buffer): Promise<FileHandle> =>
+  open(path as string, O_PATH | O_NOFOLLOW)
+
+/** A real directory, or an error: ELOOP or ENOTDIR for anything else. */
+export const openDirectory = (path: string | Buffer): Promise<FileHandle> =>
+  open(path as string, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK)
+
+/**
+ * As `openDirectory`, also if its owner has no permission on it. Only a server without privilege ever needs that: it has
+ * the same user as the containers, and gives the owner the permission first, through a handle.
+ */
+export async function openLocked(path: string | Buffer, mode: number): Promise<FileHandle> {
+  try {
+    return await openDirectory(path)
+  } catch (error) {
+    if (codeOf(error) !== 'EACCES') throw error
+    const entry = await openEntry(path)
+    try {
+      const stats = await entry.stat()
+      if (!stats.isDirectory()) throw error
+      await chmod(self(entry), (stats.mode & 0o7777) | mode)
+      return await open(self(entry), O_RDONLY | O_DIRECTORY)
+    } finally {
+      await entry.close()
+    }
+  }
+}
+
+type RawDirent = Omit<Dirent, 'name'> & { name: Buffer }
+
+/** Streams the entries: memory does not grow with the directory, and the event loop gets its turns in between. */
+export async function* entriesOf(handle: FileHandle): AsyncGenerator<RawDirent> {
+  // The declared type does not know that names may be given as bytes.
+  const options = { encoding: 'buffer' as BufferEncoding, bufferSize: 256 }
+  for await (const entry of await opendir(self(handle), options)) yield entry as unknown as RawDirent
+}

@@ -1,0 +1,26 @@
+/** The `limit` smallest of any number of things, in memory for twice as many. */
+export function createSmallest(limit: number) {
+  let kept: string[] = []
+  let dropped = false
+
+  function trim(): void {
+    kept.sort()
+    if (kept.length <= limit) return
+    kept.length = limit
+    dropped = true
+  }
+
+  return {
+    add(name: string): void {
+      kept.push(name)
+      if (kept.length >= 2 * limit + 64) trim()
+    },
+    /** In order, and whether there were more. */
+    take(): { names: string[]; more: boolean } {
+      trim()
+      const names = kept
+      kept = []
+      return { names, more: dropped }
+    },
+  }
+}

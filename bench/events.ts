@@ -31,7 +31,7 @@ const store = await openStore({
   log: createLog({ level: 'warn' }),
 })
 stack.defer(() => store.close())
-const writer = createLogWriter({ store, onCommit: () => undefined })
+const writer = createLogWriter({ store, session_mb: 1_048_576, onCommit: () => undefined })
 
 /** As supervisors do it: every session has one batch under way, and the next when it is committed. */
 async function durable(): Promise<number> {

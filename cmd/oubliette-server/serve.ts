@@ -4,7 +4,9 @@ import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Caller } from '../../internal/auth/caller.ts'
+import { createLifetimes } from '../../internal/auth/lifetimes.ts'
 import { createOidc } from '../../internal/auth/oidc.ts'
+import { createOpenStreams } from '../../internal/auth/open-streams.ts'
 import { createRate } from '../../internal/auth/rate.ts'
 import { createTokenCheck } from '../../internal/auth/tokens.ts'
 import type { Settings } from '../../internal/config.ts'
@@ -27,6 +29,7 @@ import { startEmbedded } from '../../internal/store/embedded.ts'
 import { instanceId } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
+import { endedAmong } from '../../internal/store/tokens.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { checkout } from './command.ts'
 
@@ -73,9 +76,20 @@ export async function serve(settings: Settings): Promise<void> {
   const source = tokenSource(store.db, log)
   stack.defer(() => source.close())
   const tokens = createTokenCheck(source)
+  const lifetimes = createLifetimes()
+  stack.defer(() => lifetimes.close())
+  const streams = createOpenStreams({ ...config.streams, lifetimes })
   const oidc = config.oidc && createOidc(config.oidc)
   const authenticate = async (bearer: string): Promise<Caller> =>
     oidc && bearer.split('.').length === 3 ? await oidc(bearer) : await tokens.check(bearer)
+
+  /** Tokens went away, and it is not known which. */
+  function forgetTokens(): void {
+    tokens.forget()
+    endedAmong(store.db, lifetimes.watched()).then(lifetimes.revoke, (error: unknown) =>
+      log.warn('failed to look for revoked tokens', { error }),
+    )
+  }
 
   const client = await installClient(home)
   let notify: (committed: Committed) => void = () => undefined
@@ -88,10 +102,11 @@ export async function serve(settings: Settings): Promise<void> {
     client,
     version: version(),
     log,
-    forgetTokens: tokens.forget,
+    forgetTokens,
     droid: createSocketDoor(
       () => door,
       () => managers,
+      lifetimes,
     ),
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
@@ -100,8 +115,15 @@ export async function serve(settings: Settings): Promise<void> {
   })
   stack.defer(() => managers.close())
 
-  const door: Door = createDoor({ tools, managers, log })
-  const mcp = createMcp({ door, server_info: { name: 'oubliette', version: version() }, instructions, log })
+  const door: Door = createDoor({ tools, managers, lifetimes, log })
+  const mcp = createMcp({
+    door,
+    server_info: { name: 'oubliette', version: version() },
+    instructions,
+    lifetimes,
+    streams,
+    log,
+  })
   notify = createSessionNotices({
     notify: mcp.notify,
     declaredBy: managers.callerTools.declaredBy,
@@ -118,6 +140,9 @@ export async function serve(settings: Settings): Promise<void> {
         burst: rate.failures_per_address_per_minute,
       }),
     },
+    requests_at_once: rate.per_token_at_once,
+    lifetimes,
+    streams,
     mcp,
     follow: createFollow(managers),
     readiness: {
@@ -128,10 +153,10 @@ export async function serve(settings: Settings): Promise<void> {
     log,
   })
   const revoked = await onTokenChange(store, (token_id) => {
-    tokens.forget()
     managers.identities.forget()
-    if (token_id)
-      http.revoke(token_id).catch((error: unknown) => log.error('streams of a revoked token', { error }))
+    if (token_id === undefined) return forgetTokens()
+    tokens.forget()
+    lifetimes.revoke([token_id])
   })
   stack.defer(revoked)
   await managers.listen()

@@ -9,6 +9,8 @@ export type Caller = {
   scope: Scope
   /** The token at the root of it all; what is revoked when it is revoked. */
   token_id: string | null
+  /** When the credential ends by itself, ISO 8601; null for never. */
+  expires_at: string | null
   /** Set for the keys of sessions. */
   session_id?: string
 }

@@ -64,6 +64,7 @@ export function createOidc(options: OidcOptions) {
         `the access token carries no scope of Oubliette in "${options.scope_claim}"`,
       )
     const name = typeof payload.email === 'string' ? payload.email : payload.sub!
-    return { kind: 'oidc', id: `oidc:${payload.sub}`, name, scope: widest, token_id: null }
+    const expires_at = new Date(payload.exp! * 1000).toISOString()
+    return { kind: 'oidc', id: `oidc:${payload.sub}`, name, scope: widest, token_id: null, expires_at }
   }
 }

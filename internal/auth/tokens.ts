@@ -56,7 +56,8 @@ export function createTokenCheck(source: TokenSource) {
     if (row.revoked_at) throw refuse('the token was revoked')
     if (row.expires_at && Date.parse(row.expires_at) <= Date.now()) throw refuse('the token has expired')
     source.used(row.id)
-    return { kind: 'token', id: row.id, name: row.name, scope: parseScope(row.scope), token_id: row.id }
+    const { id, name, expires_at } = row
+    return { kind: 'token', id, name, scope: parseScope(row.scope), token_id: id, expires_at }
   }
 
   function forget(): void {

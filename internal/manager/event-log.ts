@@ -48,13 +48,18 @@ function createTips() {
 
 type Listener = (committed: Committed) => void
 
-export function createEventLog(deps: { store: Store; wake: Wake; listeners: Listener[] }) {
+export function createEventLog(deps: {
+  store: Store
+  wake: Wake
+  session_mb: number
+  listeners: Listener[]
+}) {
   const { store, wake } = deps
   const tips = createTips()
   const reads = new Map<string, Promise<unknown>>()
   const keysOf = (row: TouchedSession) => [row.id, `tree:${row.root_session_id}`, `project:${row.project_id}`]
 
-  const writer = createLogWriter({ store, onCommit: announce })
+  const writer = createLogWriter({ store, session_mb: deps.session_mb, onCommit: announce })
   const calls = createCallWriter({ store, onCommit: announce })
 
   function announce(committed: Committed): void {

@@ -33,6 +33,7 @@ import { createScheduler } from './scheduler.ts'
 import { createSchedules } from './schedules.ts'
 import { createSerial } from './serial.ts'
 import { createIdentities, type Identity } from './session-identity.ts'
+import { createStorageGuard } from './session-storage.ts'
 import { createSessionWait } from './session-wait.ts'
 import { createSessions } from './sessions.ts'
 import { createSupervision } from './supervision.ts'
@@ -89,10 +90,18 @@ export function createManagers(deps: ManagersDeps) {
   const uid = config.container_uid ?? (process.getuid?.() || 1000)
   const owner = { uid, gid: uid }
   const identities = createIdentities({ store, keys })
+  const storage = createStorageGuard({
+    store,
+    config,
+    log,
+    change: () => sessions.change,
+    forget: forgetSessions,
+  })
   const events = createEventLog({
     store,
     wake,
-    listeners: [identities.onCommit, ...deps.onCommit, forgetRequests],
+    session_mb: config.limits.session_mb,
+    listeners: [identities.onCommit, storage, ...deps.onCommit, forgetRequests],
   })
   /** Nobody waits for what the droid of a session that is over had asked for. */
   function forgetRequests({ rows }: Committed): void {
@@ -128,17 +137,19 @@ export function createManagers(deps: ManagersDeps) {
       callerTools.changed(session_id)
       relay.toolsChanged(project_id, session_id)
     },
-    forget: (project_id, ids) => {
-      for (const session_id of ids)
-        relay
-          .supervisor(project_id)
-          ?.send('forget', { session_id })
-          // It learns at its next hello that nobody knows the session.
-          .catch((error: unknown) =>
-            log.debug('a session is not forgotten yet', { session_id, reason: messageOf(error) }),
-          )
-    },
+    forget: forgetSessions,
   })
+  /** Ends what is left of sessions in their container, and removes their journals. */
+  function forgetSessions(project_id: string, ids: string[]): void {
+    for (const session_id of ids)
+      relay
+        .supervisor(project_id)
+        ?.send('forget', { session_id })
+        // It learns at its next hello that nobody knows the session.
+        .catch((error: unknown) =>
+          log.debug('a session is not forgotten yet', { session_id, reason: messageOf(error) }),
+        )
+  }
   const fail = async (session_id: string, reason: string) => await sessions.over(session_id, 'failed', reason)
   const { per_container_per_second: per_second, per_container_burst: burst } = config.rate
   const messages = createRate({ per_second, burst })

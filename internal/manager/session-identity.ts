@@ -13,6 +13,8 @@ export type Identity = {
   project_id: string
   workspace_id: string
   token_id: string | null
+  /** When the key ends with the credential that spawned its session. */
+  expires_at: string | null
   /** What its project keeps from its droids. */
   disabled_tools: string[]
   /** What its key may do with our own tools; nothing if the spawner asked for nothing. */
@@ -39,7 +41,8 @@ export function identify(deps: Deps, look = lookUp(deps)) {
     if (!row || row.project_id !== project_id)
       throw new Fault('unauthenticated', 'the session key is not known')
     if (isOver(row.status)) throw new Fault('unauthenticated', 'the session of this key is over')
-    if (row.token_revoked_at || (row.token_expires_at && Date.parse(row.token_expires_at) <= Date.now()))
+    const { expires_at } = row
+    if (row.token_revoked_at || (expires_at && Date.parse(expires_at) <= Date.now()))
       throw new Fault(
         'unauthenticated',
         'the token that spawned the session of this key is not valid any more',
@@ -50,9 +53,10 @@ export function identify(deps: Deps, look = lookUp(deps)) {
       project_id,
       workspace_id: row.workspace_id,
       token_id,
+      expires_at,
       disabled_tools: row.disabled_tools,
       scope: row.api_scope ? parseScope(row.api_scope) : null,
-      caller: (scope) => ({ kind: 'session', id, name: droid, scope, token_id, session_id: id }),
+      caller: (scope) => ({ kind: 'session', id, name: droid, scope, token_id, expires_at, session_id: id }),
     }
   }
 }

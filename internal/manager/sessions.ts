@@ -18,6 +18,7 @@ import type { EventLog } from './event-log.ts'
 import type { Projects } from './projects.ts'
 import { createSessionChange, status } from './session-change.ts'
 import { createSessionEnds } from './session-ends.ts'
+import { full, limitBytes } from './session-storage.ts'
 import { fits, requireMaySpeak } from './session-taking-up.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
 import type { Workspaces } from './workspaces.ts'
@@ -92,7 +93,7 @@ const shown = (row: rows.SessionRow) => ({
 })
 
 export function createSessions(deps: SessionsDeps) {
-  const { store, keys, projects, workspaces, events } = deps
+  const { store, config, keys, projects, workspaces, events } = deps
   const { db } = store
   const { spawn, droidOf } = createSpawn(deps)
   const change = createSessionChange(deps)
@@ -132,6 +133,10 @@ export function createSessions(deps: SessionsDeps) {
       : newCommandId()
     const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
       await requireMaySpeak(trx, caller, row)
+      const limit = limitBytes(config.limits.session_mb, row)
+      if (row.stored_bytes + turn.text.length > limit) throw full(session_id, limit)
+      if (caller.kind === 'oidc' && row.created_by === caller.id && caller.expires_at)
+        await rows.extendKeys(trx, row.id, caller.expires_at)
       const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
       if (before && before.text !== turn.text) throw usedBefore()
       if (before) return { project_id: row.project_id, since_index: before.index - 1 }
@@ -167,13 +172,14 @@ export function createSessions(deps: SessionsDeps) {
   const rekeyed = (row: rows.SessionRow): rows.SessionChange => ({
     key_generation: row.key_generation + 1,
     key_hash: keys.hashOf(keys.keyOf(row.id, row.key_generation + 1)),
+    full_at: null,
   })
 
   /** A prompt found its droid gone: the same turn, with a start before it. */
   async function restart(command: Due): Promise<void> {
     await change(command.session_id, async (trx, row, write) => {
       await deleteCommand(trx, command.id)
-      if (row.end_requested_at) return
+      if (row.end_requested_at || row.full_at) return
       await write([status('starting', { reason: 'its droid was gone' })], rekeyed(row))
       await insertCommand(trx, {
         session_id: row.id,

@@ -23,6 +23,7 @@ import type { CallerTools, Declaration } from './caller-tools.ts'
 import { writeEvents } from './log-writer.ts'
 import { providerOf } from './model-use.ts'
 import { effectiveLimits } from './projects.ts'
+import { storedSize } from './session-storage.ts'
 import { createSpawnTurns } from './spawn-turns.ts'
 
 export type Turn = { text: string; attachments?: Attachment[] }
@@ -198,11 +199,15 @@ export function createSpawn(deps: {
         idle_at: null,
         ended_at: null,
         end_requested_at: null,
+        key_expires_at: caller.expires_at,
+        stored_bytes: 0,
+        full_at: null,
       }
       const opening = [{ type: 'status', at, data: { status: 'starting' } }, userMessage(turn_id, turn, at)]
       const made = sessionInsertion(trx, {
         ...fresh,
         next_index: opening.length,
+        stored_bytes: opening.reduce((sum, { data }) => sum + storedSize(JSON.stringify(data)), 0),
         tools_allowed: JSON.stringify(fresh.tools_allowed),
         tools_disallowed: JSON.stringify(fresh.tools_disallowed),
         requires: '[]',

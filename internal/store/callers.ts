@@ -82,7 +82,7 @@ export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> 
 /** What changed of a session, for those who are told of it. */
 export type TouchedSession = Pick<
   SessionRow,
-  'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status'
+  'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status' | 'stored_bytes'
 >
 
 type Written = TouchedSession & { first_index: number; types: string[]; data: PlacedEvent['data'][] }

@@ -62,7 +62,17 @@ export interface ContainersTable {
   spec_hash: string | null
   failures: Generated<number>
   updated_at: CreatedAt
+  /** What its directories and its writable layer take, as last measured. */
+  disk_used_bytes: number | null
+  disk_measured_at: string | null
+  disk_state: Generated<DiskState>
 }
+
+/**
+ * ok ⇄ over: more than `limits.disk_mb` is used, the container was stopped and may be started to clean up.
+ * stopping: found to be over; its sessions and its container are still to be ended.
+ */
+export type DiskState = 'ok' | 'stopping' | 'over'
 
 export interface WorkspacesTable {
   project_id: string
@@ -134,6 +144,12 @@ export interface SessionsTable {
   ended_at: string | null
   /** Somebody asked for its end: it is not taken up again by a spawn, whatever its status becomes. */
   end_requested_at: string | null
+  /** When the credential that spawned it ends; null for never, and for what was spawned before this was written down. */
+  key_expires_at: string | null
+  /** What its events take in the database, about. */
+  stored_bytes: Generated<number>
+  /** When it reached `limits.session_mb`: what comes after is dropped. */
+  full_at: string | null
 }
 
 export interface EventsTable {

@@ -5,6 +5,7 @@ import { up as sessions } from './0002-sessions.ts'
 import { up as callers } from './0003-callers.ts'
 import { up as schedules } from './0004-schedules.ts'
 import { up as callerCalls } from './0005-caller-calls.ts'
+import { up as quotas } from './0012-quotas.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -12,4 +13,5 @@ export const migrations: Record<string, Migration> = {
   '0003-callers': { up: callers },
   '0004-schedules': { up: schedules },
   '0005-caller-calls': { up: callerCalls },
+  '0012-quotas': { up: quotas },
 }

@@ -164,6 +164,7 @@ export async function serve(settings: Settings): Promise<void> {
   stack.defer(() => http.close(config.shutdown_seconds))
   log.info('listening', { url, home, instance })
   managers.reconcile.start()
+  managers.disk.start()
   await managers.scheduler.start()
   await managers.reconcile.once()
   await removeOldClients(home, client, runtime)

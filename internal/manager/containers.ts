@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../store/projects.ts'
+import { requireStartable } from './disk/limit.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
 import type { Serial } from './serial.ts'
@@ -33,6 +34,8 @@ export type ContainersDeps = {
   listen: (project_id: string) => Promise<void>
   /** It was stopped on purpose: what lived in it is told so. */
   onStop: (project_id: string) => Promise<void>
+  /** Throws while the disk of the server is nearly full. */
+  requireFree: () => void
   /** The quick way into a container, when its supervisor is connected. */
   supervisorExec: (project_id: string, request: ExecRequest) => Promise<ExecResult> | undefined
 }
@@ -88,6 +91,7 @@ export function createContainers(deps: ContainersDeps) {
       memory_mb: limits.memory_mb,
       cpus: limits.cpus,
       pids: limits.pids,
+      file_mb: limits.disk_mb,
       read_only_root: project.image === null,
     }
   }
@@ -126,11 +130,18 @@ export function createContainers(deps: ContainersDeps) {
     }
   }
 
+  async function requireDisk(project_id: string): Promise<void> {
+    const project = await projects.require(project_id)
+    requireStartable(config, project)
+    if (project.container_status !== 'running') deps.requireFree()
+  }
+
   /** Shared by all who want it at the same moment. A `recreate` is never shared with a plain start. */
   function start(project_id: string, options: StartOptions = {}): Promise<ContainerState> {
     const under = starting.get(project_id)
     if (under && !options.recreate) return under
     const mine = deps.serial(project_id, async (signal) => {
+      await requireDisk(project_id)
       await saveContainer(store.db, project_id, { failures: 0 })
       return await bringUp(project_id, options, signal)
     })

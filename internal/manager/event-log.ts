@@ -19,10 +19,29 @@ export type Position = { project_id: string } | { root_session_id: string; sessi
 
 /** The newest events of the sessions that were written last, so that those at the tip need no query. */
 const tipEvents = 512
-const tipSessions = 200
+const tipBytes = 1024 * 1024
+const allTipBytes = 64 * 1024 * 1024
 
 function createTips() {
   const tips = new Map<string, PlacedEvent[]>()
+  const sizes = new Map<string, number>()
+  let all = 0
+
+  function drop(session_id: string): void {
+    all -= sizes.get(session_id) ?? 0
+    tips.delete(session_id)
+    sizes.delete(session_id)
+  }
+
+  /** The newest of them, as many as may be kept of one session. */
+  function newest(events: PlacedEvent[]): { kept: PlacedEvent[]; bytes: number } {
+    let bytes = 0
+    let first = events.length
+    while (first > 0 && events.length - first < tipEvents && bytes + events[first - 1]!.bytes <= tipBytes)
+      bytes += events[--first]!.bytes
+    return { kept: events.slice(first), bytes }
+  }
+
   return {
     /** Nothing is known to come after it. */
     endsAt: (session_id: string, index: number) => tips.get(session_id)?.at(-1)?.index === index,
@@ -30,9 +49,13 @@ function createTips() {
       for (const [session_id, added] of Map.groupBy(events, (event) => event.session_id)) {
         const before = tips.get(session_id) ?? []
         const joined = before.at(-1)?.index === added[0]!.index - 1 ? [...before, ...added] : added
-        tips.delete(session_id)
-        tips.set(session_id, joined.slice(-tipEvents))
-        if (tips.size > tipSessions) tips.delete(tips.keys().next().value!)
+        const { kept, bytes } = newest(joined)
+        drop(session_id)
+        if (kept.length === 0) continue
+        tips.set(session_id, kept)
+        sizes.set(session_id, bytes)
+        all += bytes
+        while (all > allTipBytes) drop(tips.keys().next().value!)
       }
     },
     /** Nothing if what comes next is older than what is kept. */

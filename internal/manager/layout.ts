@@ -13,6 +13,7 @@ export function layoutOf(home: string) {
   const projects = join(home, 'projects')
   const sockets = join(home, 'sockets')
   return {
+    home,
     projects,
     sockets,
     project: (project_id: string) => join(projects, project_id),

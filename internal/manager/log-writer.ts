@@ -57,8 +57,13 @@ export async function writeEvents(
 ): Promise<{ change: SessionChange; events: PlacedEvent[] }> {
   const { id: session_id, project_id, root_session_id, next_index } = row
   const place = { session_id, project_id, root_session_id }
-  const events = added.map((event, at) => ({ ...event, ...place, index: next_index + at }))
   const json = added.map(({ data }) => JSON.stringify(data))
+  const events = added.map((event, at) => ({
+    ...event,
+    ...place,
+    index: next_index + at,
+    bytes: json[at]!.length,
+  }))
   await insertEvents(trx, events, json, together)
   const stored_bytes = row.stored_bytes + sum(json.map(storedSize))
   return { change: { ...fold(row, added), next_index: next_index + added.length, stored_bytes }, events }
@@ -163,13 +168,14 @@ export function createLogWriter(deps: {
       late.map((job) => job.session_id),
     )
     const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
-    const events = [...opened.values()].flatMap(({ row, added, next_index }) =>
+    const events = [...opened.values()].flatMap(({ row, added, json, next_index }) =>
       added.map((event, at) => ({
         ...event,
         session_id: row.id,
         project_id: row.project_id,
         root_session_id: row.root_session_id,
         index: next_index + at,
+        bytes: json[at]!.length,
       })),
     )
     const changes = [...opened.values()].map(

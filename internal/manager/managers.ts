@@ -18,6 +18,7 @@ import { createCallerRequests } from './caller-requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
 import { createChanges } from './changes.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
+import { createDiskWatch } from './disk/watch.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
 import { createEventLog } from './event-log.ts'
 import { createFormerLives } from './former-lives.ts'
@@ -114,6 +115,15 @@ export function createManagers(deps: ManagersDeps) {
   const callerRequests = createCallerRequests({ store, events, tools: callerTools, log })
   const common = { store, runtime, config, credentials, layout, serial, owner, log, keys, events, wake }
   const soon = (project_id: string): void => dispatch.soon(project_id)
+  const disk = createDiskWatch({
+    ...common,
+    stop: async (project_id, reason) => {
+      // A start may be cloning for minutes.
+      serial.interrupt(project_id, new Fault('exhausted', reason))
+      await sessions.failAll(project_id, reason)
+      await containers.stop(project_id, 1)
+    },
+  })
 
   const projects = createProjects({
     ...common,
@@ -123,6 +133,7 @@ export function createManagers(deps: ManagersDeps) {
   const workspaces = createWorkspaces({
     ...common,
     projects,
+    disk,
     inUse: (project_id, id) => sessions.inUse(project_id, id),
   })
   const sessions = createSessions({
@@ -130,6 +141,7 @@ export function createManagers(deps: ManagersDeps) {
     projects,
     workspaces,
     callerTools,
+    requireFree: disk.requireFree,
     openRequests: callerRequests.open,
     soon,
     first: (command, row) => dispatch.first(command, row),
@@ -187,6 +199,7 @@ export function createManagers(deps: ManagersDeps) {
     prepare: workspaces.prepare,
     listen: async (project_id) =>
       await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner }),
+    requireFree: disk.requireFree,
     onStop: (project_id) => sessions.failAll(project_id, 'the container was stopped'),
     supervisorExec: (project_id, { signal, user: _, ...request }) =>
       relay.supervisor(project_id)?.send('exec', request, { signal }),
@@ -263,6 +276,7 @@ export function createManagers(deps: ManagersDeps) {
     scheduler,
     audit,
     reconcile,
+    disk,
     tokens: createTokens({ store, requireProject: projects.require, forget: deps.forgetTokens }),
     changes: createChanges(workspaces),
     options: createOptions({ config, credentials, runtime }),
@@ -283,6 +297,7 @@ export function createManagers(deps: ManagersDeps) {
     async close() {
       await scheduler.close()
       await reconcile.close()
+      await disk.close()
       await dispatch.close()
       await relay.dispose()
       await models.close()

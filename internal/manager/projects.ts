@@ -13,6 +13,7 @@ import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import * as rows from '../store/projects.ts'
 import { insertWorkspace } from '../store/workspaces.ts'
+import { shownDisk } from './disk/limit.ts'
 import type { Layout } from './layout.ts'
 import type { Serial } from './serial.ts'
 
@@ -82,6 +83,7 @@ export function createProjects(deps: ProjectsDeps) {
         reason: row.container_reason,
         container_id: row.container_id,
       },
+      disk: shownDisk(config, row),
       created_at: row.created_at,
       created_by: row.created_by,
       updated_at: row.updated_at,

@@ -27,6 +27,10 @@ const limitText = (limit: number) =>
 
 export const fullReason = (limit: number): string => `stored ${limitText(limit)}`
 
+/** One that was full goes on only where it has room to: its limit was raised. */
+export const hasRoom = (row: LockedSession, more: number, limit: number): boolean =>
+  row.stored_bytes + more <= (row.full_at === null ? limit : limit * warnAt)
+
 export const full = (session_id: string, limit: number): Fault =>
   new Fault('exhausted', `session ${session_id} stored ${limitText(limit)}`, {
     hint: 'spawn a new one with new_session, or raise limits.session_mb',

@@ -11,14 +11,16 @@ import { type Due, deleteCommand, insertCommand, newCommandId } from '../store/c
 import { turnMessage } from '../store/events.ts'
 import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
+import { projectById } from '../store/projects.ts'
 import * as rows from '../store/sessions.ts'
 import { type CallerRequests, shownRequest } from './caller-requests.ts'
 import type { CallerTools, Declaration } from './caller-tools.ts'
+import { requireRoom } from './disk/limit.ts'
 import type { EventLog } from './event-log.ts'
 import type { Projects } from './projects.ts'
 import { createSessionChange, status } from './session-change.ts'
 import { createSessionEnds } from './session-ends.ts'
-import { full, limitBytes } from './session-storage.ts'
+import { full, hasRoom, limitBytes } from './session-storage.ts'
 import { fits, requireMaySpeak } from './session-taking-up.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
 import type { Workspaces } from './workspaces.ts'
@@ -35,6 +37,8 @@ export type SessionsDeps = {
   openRequests: CallerRequests['open']
   /** Its droid has other tools now. */
   toolsChanged: (project_id: string, session_id: string) => void
+  /** Throws while the disk of the server is nearly full. */
+  requireFree: () => void
   /** Something is to be told to the containers of a project. */
   soon: (project_id: string) => void
   first: (command: Due, row: rows.SessionRow) => void
@@ -133,13 +137,15 @@ export function createSessions(deps: SessionsDeps) {
       : newCommandId()
     const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
       await requireMaySpeak(trx, caller, row)
-      const limit = limitBytes(config.limits.session_mb, row)
-      if (row.stored_bytes + turn.text.length > limit) throw full(session_id, limit)
       if (caller.kind === 'oidc' && row.created_by === caller.id && caller.expires_at)
         await rows.extendKeys(trx, row.id, caller.expires_at)
       const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
       if (before && before.text !== turn.text) throw usedBefore()
       if (before) return { project_id: row.project_id, since_index: before.index - 1 }
+      const project = await projectById(trx, row.project_id)
+      if (project) requireRoom(config, project)
+      const limit = limitBytes(config.limits.session_mb, row)
+      if (!hasRoom(row, turn.text.length, limit)) throw full(session_id, limit)
       if (declaration) await deps.callerTools.declare(trx, session_id, caller.id, declaration)
       const said = userMessage(turn_id, turn, new Date().toISOString())
       const payload = {
@@ -203,6 +209,8 @@ export function createSessions(deps: SessionsDeps) {
       ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
       : undefined
     if (before) return repeated(before, idempotency_hash)
+    requireRoom(config, project)
+    deps.requireFree()
     const isolated = project.workspace_isolation && !input.workspace_id
     const workspace = await workspaces.resolve(caller, project.id, {
       workspace_id: input.workspace_id,

@@ -2,7 +2,7 @@
 // outside without leaving them.
 import { chown, mkdir, rm } from 'node:fs/promises'
 import type { Caller } from '../auth/caller.ts'
-import type { Credential } from '../config.ts'
+import type { Config, Credential } from '../config.ts'
 import { Fault, messageOf, unknown } from '../fault.ts'
 import { defaultWorkspace, newWorkspaceId } from '../ids.ts'
 import type { Log } from '../log.ts'
@@ -11,6 +11,7 @@ import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { ProjectWithContainer } from '../store/projects.ts'
 import * as rows from '../store/workspaces.ts'
+import { requireRoom } from './disk/limit.ts'
 import * as files from './files.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import type { Projects } from './projects.ts'
@@ -23,6 +24,8 @@ export type WorkspacesDeps = {
   credentials: ReadonlyMap<string, Credential>
   owner: { uid: number; gid: number }
   log: Log
+  config: Config
+  disk: { touched(project_id: string): void; measure(project_id: string): Promise<void> }
   /** Whether something lives in a workspace, in words, or nothing. */
   inUse: (project_id: string, workspace_id: string) => Promise<string | undefined>
 }
@@ -45,7 +48,7 @@ const credentialHelper =
 const cloneSeconds = 600
 
 export function createWorkspaces(deps: WorkspacesDeps) {
-  const { store, layout, projects, runtime } = deps
+  const { store, config, layout, projects, runtime } = deps
   const { db } = store
 
   async function make(project_id: string, id: string, caller_id: string): Promise<void> {
@@ -65,6 +68,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const known = await rows.workspaceById(db, project_id, id)
     if (known) return shown(known)
     if (!wanted.create_workspace) throw unknown('workspace', id)
+    requireRoom(config, await projects.require(project_id))
     await make(project_id, id, caller.id)
     return shown((await rows.workspaceById(db, project_id, id))!)
   }
@@ -88,7 +92,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   }
 
   async function remove(project_id: string, workspace_id: string) {
-    await projects.require(project_id)
+    const project = await projects.require(project_id)
     const row = await rows.workspaceById(db, project_id, workspace_id)
     if (!row) throw unknown('workspace', workspace_id)
     if (row.is_default)
@@ -100,6 +104,9 @@ export function createWorkspaces(deps: WorkspacesDeps) {
       throw new Fault('conflict', `workspace ${workspace_id} is in use by ${use}`, { hint: 'end it first' })
     await rm(layout.workspace(project_id, workspace_id), { recursive: true, force: true })
     await rows.deleteWorkspaceRow(db, project_id, workspace_id)
+    deps.disk.touched(project_id)
+    // One of the ways out of a limit: what comes next finds the project with room again.
+    if (project.disk_state !== 'ok') await deps.disk.measure(project_id)
     return { workspace_id, deleted: true as const }
   }
 
@@ -184,7 +191,11 @@ export function createWorkspaces(deps: WorkspacesDeps) {
       path: string,
       bytes: Buffer,
       options: { mode?: string; create_parents: boolean },
-    ) => await files.writeFile(await rootOf(project_id, id), path, bytes, options),
+    ) => {
+      requireRoom(config, await projects.require(project_id))
+      deps.disk.touched(project_id)
+      return await files.writeFile(await rootOf(project_id, id), path, bytes, options)
+    },
     pathInfo: async (project_id: string, id: string | undefined, path: string) =>
       await files.pathInfo(await rootOf(project_id, id), path),
   }

@@ -81,7 +81,7 @@ export function createDocker({
   const images = createImages(docker, images_dir)
   const networks = createNetworks(docker, names, network_pool)
   const firewall = createFirewall(docker, images, socket !== undefined)
-  const { inspect, owned } = createInspect(docker, names)
+  const { inspect, writableBytes, owned } = createInspect(docker, names)
   const { stop, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, engine_socket: socket })
   const turn = createTurns()
@@ -125,6 +125,7 @@ export function createDocker({
     stop: translated((project_id, grace) => after(project_id, () => stop(project_id, grace))),
     remove: translated((project_id) => after(project_id, () => remove(project_id))),
     inspect: translated(inspect),
+    writableBytes: translated(writableBytes),
     specHash,
     owned: translated(owned),
     exec: translated(createExec(docker, names, log)),

@@ -34,6 +34,14 @@ export function createInspect(docker: Docker, names: Names) {
     return info && stateOf(info)
   }
 
+  const writableBytes: Runtime['writableBytes'] = async (project_id) => {
+    // The declared type knows of no options.
+    const container = docker.getContainer(names.of(project_id)) as unknown as {
+      inspect(options: { size: true }): Promise<{ SizeRw?: number }>
+    }
+    return (await unlessMissing(container.inspect({ size: true })))?.SizeRw ?? 0
+  }
+
   const owned: Runtime['owned'] = async () => {
     const filters = names.filter
     const [containers, networks, volumes] = await Promise.all([
@@ -54,5 +62,5 @@ export function createInspect(docker: Docker, names: Names) {
     ].filter(({ project_id }) => project_id !== '')
   }
 
-  return { inspect, owned }
+  return { inspect, writableBytes, owned }
 }

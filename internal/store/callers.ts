@@ -116,6 +116,7 @@ export async function writeCalls(
       type,
       at,
       data: data[place]!,
+      bytes: JSON.stringify(data[place]).length,
     })),
   )
   const rows = touched.map(({ first_index: _first, types: _types, data: _data, ...row }) => row)

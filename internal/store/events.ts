@@ -10,6 +10,8 @@ export type PlacedEvent = NewEvent & {
   index: number
   project_id: string
   root_session_id: string
+  /** Of its data as JSON. */
+  bytes: number
 }
 export type StoredEvent = {
   session_id: string

@@ -12,8 +12,7 @@ export type ProjectWithContainer = ProjectRow & {
   wanted: ContainerRow['wanted']
   container_status: ContainerRow['status']
   container_reason: string | null
-  container_id: string | null
-}
+} & Pick<ContainerRow, 'container_id' | 'disk_used_bytes' | 'disk_measured_at' | 'disk_state'>
 
 const withContainer = (db: Db) =>
   db
@@ -21,6 +20,7 @@ const withContainer = (db: Db) =>
     .innerJoin('containers', 'containers.project_id', 'projects.id')
     .selectAll('projects')
     .select(['wanted', 'status as container_status', 'reason as container_reason', 'container_id'])
+    .select(['disk_used_bytes', 'disk_measured_at', 'disk_state'])
 
 export async function insertProject(db: Db, row: NewProject): Promise<void> {
   await db.insertInto('projects').values(row).execute()
@@ -98,6 +98,14 @@ export async function deleteProjectRows(db: Db, id: string): Promise<void> {
 /** All of them, for the reconciler. */
 export async function allProjects(db: Db): Promise<ProjectWithContainer[]> {
   return await withContainer(db).orderBy('created_at').execute()
+}
+
+/** Those whose use of the disk may change: what runs, what is over its limit, and these. */
+export async function projectsOnDisk(db: Db, ids: string[]): Promise<ProjectWithContainer[]> {
+  return await withContainer(db)
+    .where('deleting_at', 'is', null)
+    .where(sql<boolean>`(wanted = 'running' or disk_state <> 'ok' or projects.id = any(${ids}::uuid[]))`)
+    .execute()
 }
 
 export async function saveContainer(

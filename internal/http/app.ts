@@ -79,11 +79,14 @@ export function createHttp(options: HttpOptions): Http {
       c.set('ended', why)
       cut = setTimeout(() => outgoing.destroy(), last_words_ms).unref()
     })
-    outgoing.once('close', () => {
+    const over = () => {
       free()
       unwatch()
       clearTimeout(cut)
-    })
+    }
+    // The client may have left while its token was looked up.
+    if (outgoing.closed || outgoing.destroyed) over()
+    else outgoing.once('close', over)
     return caller
   }
 

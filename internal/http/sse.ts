@@ -10,6 +10,8 @@ export type SseOptions = {
   /** A reader that leaves what was written for so long is cut off. */
   stalled_seconds: number
   signal: AbortSignal
+  /** Called once, when nothing more will be sent. */
+  closed?: () => void
   log: Log
 }
 
@@ -33,6 +35,7 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
     over = true
     clearTimeout(stalled)
     signal.removeEventListener('abort', onAbort)
+    options.closed?.()
     source.return?.().catch((error: unknown) => log.warn('an event source did not stop', { error }))
     wake()
   }

@@ -31,16 +31,7 @@ export function createStreams(options: {
         close()
         end()
       } else left.addEventListener('abort', end, { once: true })
-      return sse(ended(source(ending.signal), end), { ...how, signal: ending.signal })
+      return sse(source(ending.signal), { ...how, signal: ending.signal, closed: end })
     },
-  }
-}
-
-/** A source that comes to its own end is forgotten as well. */
-async function* ended(events: AsyncIterable<ServerSentEvent[]>, end: () => void) {
-  try {
-    yield* events
-  } finally {
-    end()
   }
 }

@@ -29,7 +29,7 @@ export function createModern({ newServer, bus, streams, log }: Parts) {
     async fetch(request: Request, asked: Asked, body: unknown): Promise<Response> {
       const more = { authInfo: toAuthInfo(asked), parsedBody: body }
       if (!isListen(body)) return calls.fetch(request, more)
-      return await streams.watch(asked.caller, () =>
+      return await streams.watch(asked.caller, request.signal, () =>
         bus.subscribeAs(asked.caller, () => subscriptions.fetch(request, more)),
       )
     },

@@ -138,7 +138,7 @@ export function createSessions({ newServer, streams, lifetimes, log, limits: giv
       if (response.ok) session.busy++
       return response
     }
-    return await streams.watch(asked.caller, answer, () => {
+    return await streams.watch(asked.caller, request.signal, answer, () => {
       session.busy--
       session.used_at = Date.now()
     })

@@ -13,6 +13,8 @@ const caller = {
   expires_at: null,
 }
 
+const left = new AbortController().signal
+
 async function opened() {
   const lifetimes = createLifetimes()
   const open = createOpenStreams({ per_token: 1, per_server: 10, lifetimes })
@@ -28,7 +30,7 @@ async function opened() {
     },
   })
   const answer = async () => new Response(body, { headers: { 'content-type': 'text/event-stream' } })
-  const response = await streams.watch(caller, answer, () => state.ended++)
+  const response = await streams.watch(caller, left, answer, () => state.ended++)
   return { lifetimes, streams, state, out, response }
 }
 
@@ -61,13 +63,24 @@ test('cuts off a reader that does not keep up', async () => {
 
 test('takes a place before it asks, and keeps it only for a stream', async () => {
   const { streams, response } = await opened()
-  await expect(streams.watch(caller, () => Promise.reject(new Error('asked')))).rejects.toThrow(
+  await expect(streams.watch(caller, left, () => Promise.reject(new Error('asked')))).rejects.toThrow(
     '1 open streams',
   )
   await response.body?.cancel()
-  const other = () => streams.watch(caller, async () => Response.json({}))
+  const other = () => streams.watch(caller, left, async () => Response.json({}))
   await expect.poll(other).toMatchObject({ status: 200 })
   expect(await other()).toMatchObject({ status: 200 })
-  await expect(streams.watch(caller, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
+  await expect(streams.watch(caller, left, () => Promise.reject(new Error('failed')))).rejects.toThrow(
+    'failed',
+  )
   expect(await other()).toMatchObject({ status: 200 })
+})
+
+test('gives its place back when the reader left before the stream began', async () => {
+  const open = createOpenStreams({ per_token: 1, per_server: 10, lifetimes: createLifetimes() })
+  const streams = createWatchedStreams(open, createLog({ write() {} }))
+  const answer = async () =>
+    new Response(new ReadableStream(), { headers: { 'content-type': 'text/event-stream' } })
+  for (let again = 0; again < 3; again++)
+    expect(await (await streams.watch(caller, AbortSignal.abort(), answer)).text()).toBe('')
 })

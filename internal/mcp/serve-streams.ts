@@ -10,10 +10,15 @@ const max_unread_bytes = 1024 * 1024
 
 export interface WatchedStreams {
   /**
-   * What `answer` gives, if that is a stream, and as long as it may be open. Throws `exhausted` before it asks. `ended` is
-   * called once, however a stream ends.
+   * What `answer` gives, if that is a stream, and as long as it may be open. Throws `exhausted` before it asks. `left` says
+   * that the reader is gone; `ended` is called once, however a stream ends.
    */
-  watch(caller: Caller, answer: () => Promise<Response>, ended?: () => void): Promise<Response>
+  watch(
+    caller: Caller,
+    left: AbortSignal,
+    answer: () => Promise<Response>,
+    ended?: () => void,
+  ): Promise<Response>
 }
 
 const isStream = (response: Response) =>
@@ -55,7 +60,7 @@ export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStream
   }
 
   return {
-    async watch(caller, answer, ended = () => {}) {
+    async watch(caller, left, answer, ended = () => {}) {
       let state: 'asked' | 'open' | 'over' = 'asked'
       const end = { now: () => {} }
       let ended_early = false
@@ -77,8 +82,9 @@ export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStream
         if (!isStream(response)) return response
         state = 'open'
         const stream = watched(response, over, end)
-        // The token ended before there was a stream to end.
-        if (ended_early) end.now()
+        // The token ended, or the reader left, before there was a stream to end.
+        if (ended_early || left.aborted) end.now()
+        else left.addEventListener('abort', () => end.now(), { once: true })
         return stream
       } finally {
         if ((state as string) !== 'open') close()

@@ -129,12 +129,18 @@ describe('a token that expires', () => {
     talking = (await spawn(booted, project_id, 'while sleep 0.2; do echo tick; done', { wait_seconds: 0 }))
       .session_id
     const scope = `project:${project_id}`
-    ;[long, short] = await Promise.all([
-      mint(scope, 1).then((token) => everything(token, talking, 8992)),
-      mint(scope, 0.002).then((token) => everything(token, talking, 8991)),
-    ])
-    expired = Date.parse(short.expires_at!)
-    expect(Date.now(), 'set up before the token expires').toBeLessThan(expired)
+    const set_up = async (hours: number, seconds: number) =>
+      await everything(await mint(scope, hours), talking, seconds)
+    long = await set_up(1, 8992)
+    // A machine that is busy needs longer to open it all than the first of these lives.
+    for (const hours of [0.002, 0.006, 0.02]) {
+      const made = await set_up(hours, 8991).catch(() => undefined)
+      expired = Date.parse(made?.expires_at ?? '')
+      if (!made || Date.now() > expired) continue
+      short = made
+      return
+    }
+    throw new Error('the token expired before everything was open')
   })
 
   /** At the moment of its expiry, and not before; the one with the longer life goes on. */

@@ -198,4 +198,3 @@ export function createDiskWatch(deps: Deps) {
     },
   }
 }
-export type DiskWatch = ReturnType<typeof createDiskWatch>

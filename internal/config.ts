@@ -52,6 +52,20 @@ export const limitsSchema = z.strictObject({
   memory_mb: z.int().min(64).max(1_048_576).default(2048).describe('Memory of the container, in MiB.'),
   cpus: z.number().min(0.1).max(256).default(2).describe('Processor cores of the container.'),
   pids: z.int().min(16).max(100_000).default(512).describe('Processes and threads in the container.'),
+  session_mb: z
+    .int()
+    .min(1)
+    .max(1_048_576)
+    .default(256)
+    .describe('Events that one session may store, in MiB; beyond that it fails.'),
+  disk_mb: z
+    .int()
+    .min(16)
+    .max(1_073_741_824)
+    .default(10_240)
+    .describe(
+      'What the files of a project may take on the disk, in MiB, measured in intervals; an entry counts 8 KiB at least on average. No single file grows beyond it.',
+    ),
 })
 export type Limits = z.infer<typeof limitsSchema>
 
@@ -80,6 +94,30 @@ export const configSchema = z.strictObject({
     .min(1024)
     .default(4 * 1024 * 1024)
     .describe('Largest request body.'),
+  max_connections: z
+    .int()
+    .min(10)
+    .max(1_000_000)
+    .default(10_000)
+    .describe('TCP connections that the HTTP server keeps open; further ones are closed.'),
+  streams: z
+    .strictObject({
+      per_token: z.int().min(1).max(100_000).default(200).describe('Open streams of one token.'),
+      per_server: z
+        .int()
+        .min(2)
+        .max(1_000_000)
+        .default(5000)
+        .describe('Open streams of all tokens together.'),
+    })
+    .refine(({ per_token, per_server }) => per_token < per_server, {
+      path: ['per_token'],
+      message: 'must be less than per_server, or one token could take every place',
+    })
+    .prefault({})
+    .describe(
+      'Streams that stay open (events, `GET /mcp`, `subscriptions/listen`); a further one is answered with 429 and `Retry-After`.',
+    ),
   default_droid: z.string().default('shell').describe('The droid of projects and calls that name none.'),
   droids: z
     .record(z.string().regex(/^[a-z][a-z0-9-]{0,31}$/), droidSchema)
@@ -127,6 +165,14 @@ export const configSchema = z.strictObject({
     .default('base')
     .describe('The image of projects that name none: a folder of `images/`.'),
   limits: limitsSchema.prefault({}).describe('Default limits of a project.'),
+  min_free_disk_mb: z
+    .int()
+    .min(0)
+    .max(1_073_741_824)
+    .default(1024)
+    .describe(
+      'Free space on the disk of the home, in MiB, below which no session is spawned and no container started.',
+    ),
   network_pool: z
     .string()
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/)
@@ -202,6 +248,13 @@ export const configSchema = z.strictObject({
     .strictObject({
       per_token_per_second: z.number().min(0.1).default(500).describe('Sustained requests per token.'),
       per_token_burst: z.int().min(1).default(2000).describe('Requests that a token may make at once.'),
+      per_token_at_once: z
+        .int()
+        .min(1)
+        .default(2000)
+        .describe(
+          'Requests of one token that may be under way at the same time, streams and waiting calls included.',
+        ),
       failures_per_address_per_minute: z
         .int()
         .min(1)

@@ -4,7 +4,9 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Caller } from '../../internal/auth/caller.ts'
+import { createLifetimes } from '../../internal/auth/lifetimes.ts'
 import { createOidc } from '../../internal/auth/oidc.ts'
+import { createOpenStreams } from '../../internal/auth/open-streams.ts'
 import { createRate } from '../../internal/auth/rate.ts'
 import { createTokenCheck } from '../../internal/auth/tokens.ts'
 import type { Settings } from '../../internal/config.ts'
@@ -30,6 +32,7 @@ import { instanceId, knownInstance } from '../../internal/store/instance.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
 import { becomeSoleServer } from '../../internal/store/sole-server.ts'
+import { endedAmong } from '../../internal/store/tokens.ts'
 import { startWatchdog } from '../../internal/watchdog.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { checkout } from './command.ts'
@@ -97,6 +100,9 @@ export async function serve(settings: Settings): Promise<void> {
   const source = tokenSource(store.db, log)
   stack.defer(() => source.close())
   const tokens = createTokenCheck(source)
+  const lifetimes = createLifetimes()
+  stack.defer(() => lifetimes.close())
+  const streams = createOpenStreams({ ...config.streams, lifetimes })
   const oidc = config.oidc && createOidc(config.oidc)
   const authenticate = async (bearer: string): Promise<Caller> =>
     oidc && bearer.split('.').length === 3 ? await oidc(bearer) : await tokens.check(bearer)
@@ -109,6 +115,16 @@ export async function serve(settings: Settings): Promise<void> {
   }
   const schema = createSchemaCheck()
   stack.defer(() => schema.close())
+  /** Tokens went away, and it is not known which; or those that were minted through these sessions. */
+  function forgetTokens(session_ids?: ReadonlySet<string>): void {
+    tokens.forget(session_ids)
+    // The database tells which tokens end with a session.
+    if (session_ids) return
+    endedAmong(store.db, lifetimes.watched()).then(lifetimes.revoke, (error: unknown) =>
+      log.warn('failed to look for revoked tokens', { error }),
+    )
+  }
+
   const client = await installClient(home)
   let notify: (committed: Committed) => void = () => undefined
   const managers: Managers = createManagers({
@@ -121,10 +137,11 @@ export async function serve(settings: Settings): Promise<void> {
     client,
     version: version(),
     log,
-    forgetTokens: tokens.forget,
+    forgetTokens,
     droid: createSocketDoor(
       () => door,
       () => managers,
+      lifetimes,
     ),
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
@@ -133,8 +150,15 @@ export async function serve(settings: Settings): Promise<void> {
   })
   stack.defer(() => managers.close())
 
-  const door: Door = createDoor({ tools, managers, log })
-  const mcp = createMcp({ door, server_info: { name: 'oubliette', version: version() }, instructions, log })
+  const door: Door = createDoor({ tools, managers, lifetimes, log })
+  const mcp = createMcp({
+    door,
+    server_info: { name: 'oubliette', version: version() },
+    instructions,
+    lifetimes,
+    streams,
+    log,
+  })
   notify = createSessionNotices({
     notify: mcp.notify,
     declaredBy: managers.callerTools.declaredBy,
@@ -151,6 +175,9 @@ export async function serve(settings: Settings): Promise<void> {
         burst: rate.failures_per_address_per_minute,
       }),
     },
+    requests_at_once: rate.per_token_at_once,
+    lifetimes,
+    streams,
     mcp,
     follow: createFollow(managers),
     readiness: {
@@ -161,10 +188,10 @@ export async function serve(settings: Settings): Promise<void> {
     log,
   })
   const revoked = await onTokenChange(store, (token_id) => {
-    tokens.forget()
     managers.identities.forget()
-    if (token_id)
-      http.revoke(token_id).catch((error: unknown) => log.error('streams of a revoked token', { error }))
+    if (token_id === undefined) return forgetTokens()
+    tokens.forget()
+    lifetimes.revoke([token_id])
   })
   stack.defer(revoked)
   await managers.listen()
@@ -173,6 +200,7 @@ export async function serve(settings: Settings): Promise<void> {
   log.info('listening', { url, home, instance })
   managers.reconcile.start()
   await managers.scheduler.start({ sole: true })
+  managers.disk.start()
   await managers.reconcile.once()
   await removeOldClients(home, client, runtime)
 

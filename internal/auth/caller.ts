@@ -13,6 +13,6 @@ export type Caller = {
   session_id?: string
   /** Set for the key of a session: the project in whose container it runs. */
   inside_project_id?: string
-  /** When the credential stops being valid; ISO 8601. */
-  expires_at?: string
+  /** When the credential ends by itself, ISO 8601; null for never. */
+  expires_at: string | null
 }

@@ -11,6 +11,7 @@ const caller = (scope: string, more: Partial<Caller> = {}): Caller => ({
   name: 'x',
   scope: parseScope(scope),
   token_id: 'tok_x',
+  expires_at: null,
   ...more,
 })
 

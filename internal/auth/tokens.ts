@@ -63,7 +63,7 @@ export function createTokenCheck(source: TokenSource) {
       name: row.name,
       scope: parseScope(row.scope),
       token_id: row.id,
-      ...(row.expires_at ? { expires_at: row.expires_at } : {}),
+      expires_at: row.expires_at,
       ...(row.parent_session_id ? { session_id: row.parent_session_id } : {}),
     }
   }

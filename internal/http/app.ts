@@ -5,6 +5,9 @@ import type { HttpBindings } from '@hono/node-server'
 import { type Context, Hono } from 'hono'
 import { cors } from 'hono/cors'
 import type { Caller } from '../auth/caller.ts'
+import type { Lifetimes } from '../auth/lifetimes.ts'
+import type { OpenStreams } from '../auth/open-streams.ts'
+import { createSlots } from '../auth/slots.ts'
 import type { Config } from '../config.ts'
 import { Fault } from '../fault.ts'
 import { newRequestId } from '../ids.ts'
@@ -20,13 +23,21 @@ import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './streams.ts'
 
-export type Env = { Bindings: HttpBindings; Variables: { request_id: string } }
+/** `ended`: the credential of the caller has ended since it was checked. */
+export type Env = { Bindings: HttpBindings; Variables: { request_id: string; ended?: Fault } }
 
 export type HttpOptions = {
-  config: Pick<Config, 'address' | 'allowed_hosts' | 'allowed_origins' | 'max_body_bytes' | 'oidc'>
+  config: Pick<
+    Config,
+    'address' | 'allowed_hosts' | 'allowed_origins' | 'max_body_bytes' | 'max_connections' | 'oidc'
+  >
   authenticate: Authenticate
   /** `failures` by address, `requests` by token. */
   rate: { failures: Rate; requests: Rate }
+  /** Requests of one token that may be under way at once. */
+  requests_at_once: number
+  lifetimes: Lifetimes
+  streams: OpenStreams
   mcp: Mcp
   /** Event streams; without it there are none. */
   follow?: Follow
@@ -36,23 +47,48 @@ export type HttpOptions = {
 
 export interface Http {
   listen(): Promise<{ url: string }>
-  /** Ends the streams and MCP sessions that this token opened. */
-  revoke(token_id: string): Promise<void>
   /** Ends open streams at once, waits for running requests until the deadline, then cuts them off. */
   close(deadline_seconds: number): Promise<void>
 }
 
+/** An answer that was ended with its token has this long to be read; then its connection is cut. */
+const last_words_ms = 2_000
+
 export function createHttp(options: HttpOptions): Http {
-  const { config, mcp, log } = options
+  const { config, mcp, lifetimes, log } = options
   const guard = createGuard(config)
   const ready = createReadiness(options.readiness, log)
   const check = createCallerCheck(options)
-  const streams = createStreams({ heartbeat_seconds: 15, log })
+  const streams = createStreams({ open: options.streams, heartbeat_seconds: 15, stalled_seconds: 60, log })
+  const under_way = createSlots({
+    what: 'requests',
+    per_caller: options.requests_at_once,
+    in_all: config.max_connections,
+    setting: 'rate.per_token_at_once of the config',
+  })
   const app = new Hono<Env>()
   let closing = false
 
-  const callerOf = (c: Context<Env>): Promise<Caller> =>
-    check(c.req.header('authorization'), c.env.incoming.socket.remoteAddress ?? 'unknown')
+  /** Who asks. Until the answer is out the request is counted, and cut off when the credential ends before that. */
+  async function callerOf(c: Context<Env>): Promise<Caller> {
+    const { incoming, outgoing } = c.env
+    const caller = await check(c.req.header('authorization'), incoming.socket.remoteAddress ?? 'unknown')
+    const free = under_way.take(caller)
+    let cut: NodeJS.Timeout | undefined
+    const unwatch = lifetimes.watch(caller, (why) => {
+      c.set('ended', why)
+      cut = setTimeout(() => outgoing.destroy(), last_words_ms).unref()
+    })
+    const over = () => {
+      free()
+      unwatch()
+      clearTimeout(cut)
+    }
+    // The client may have left while its token was looked up.
+    if (outgoing.closed || outgoing.destroyed) over()
+    else outgoing.once('close', over)
+    return caller
+  }
 
   app.use(async (c, next) => {
     const request_id = newRequestId()
@@ -85,6 +121,8 @@ export function createHttp(options: HttpOptions): Http {
     const caller = await callerOf(c)
     const body = c.req.method === 'POST' ? await readBody(c.env.incoming, config.max_body_bytes) : undefined
     if (body) boundBody(options.rate.requests, caller, body)
+    // A body may take its time.
+    if (c.var.ended) throw c.var.ended
     return mcp.fetch(c.req.raw, { caller, request_id: c.var.request_id }, body)
   })
   const { follow } = options
@@ -138,16 +176,11 @@ export function createHttp(options: HttpOptions): Http {
     throw new Fault('invalid', 'since_index and Last-Event-ID are whole numbers, -1 or more')
   }
 
-  const server = createNodeServer(app, log)
+  const server = createNodeServer(app, { max_connections: config.max_connections, log })
   return {
     listen: () => listen(server, config.address),
-    async revoke(token_id) {
-      streams.end((caller) => caller.token_id === token_id)
-      await mcp.revoke(token_id)
-    },
     async close(deadline_seconds) {
       closing = true
-      streams.end(() => true)
       const stopped = stop(server, deadline_seconds)
       await mcp.endStreams()
       await stopped

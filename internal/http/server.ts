@@ -6,6 +6,7 @@ import type { Hono } from 'hono'
 import { parseAddress } from '../config.ts'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
+import { sparsely } from '../log-sparsely.ts'
 import type { Env } from './app.ts'
 import { errorResponse, logged } from './errors.ts'
 
@@ -17,7 +18,10 @@ const timeouts = {
   connectionsCheckingInterval: 5_000,
 }
 
-export function createNodeServer(app: Hono<Env>, log: Log): NodeServer {
+export function createNodeServer(
+  app: Hono<Env>,
+  { max_connections, log }: { max_connections: number; log: Log },
+): NodeServer {
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (thrown) => {
       const fault =
@@ -29,6 +33,9 @@ export function createNodeServer(app: Hono<Env>, log: Log): NodeServer {
     listener(incoming, outgoing).catch((error: unknown) => log.error('a response failed', { error }))
   })
   server.on('clientError', refuse)
+  server.maxConnections = max_connections
+  const warn = sparsely(log)
+  server.on('drop', () => warn('', 'a connection was refused: max_connections are open', { max_connections }))
   return server
 }
 

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { createLifetimes } from '../auth/lifetimes.ts'
+import { createOpenStreams } from '../auth/open-streams.ts'
 import { createLog } from '../log.ts'
 import { type ServerSentEvent, sse } from './sse.ts'
 import { createStreams } from './streams.ts'
@@ -11,9 +13,11 @@ const caller = {
   name: 'test',
   scope: { kind: 'admin' as const, read_only: false },
   token_id: 'tok_1',
+  expires_at: null,
 }
 const options = (more = {}) => ({
   heartbeat_seconds: 60,
+  stalled_seconds: 60,
   signal: new AbortController().signal,
   log,
   ...more,
@@ -101,17 +105,40 @@ test('a source that fails ends the stream with an error event, without its text'
   expect(lines.join()).toContain('secret detail')
 })
 
-test('streams are ended by caller, and forgotten when they end by themselves', async () => {
-  const streams = createStreams({ heartbeat_seconds: 60, log })
+test('cuts off a reader that takes nothing of what was written', async () => {
+  const { state, events } = counter()
+  const reader = sse(events, options({ stalled_seconds: 0.02 })).body!.getReader()
+  await reader.read()
+  await expect.poll(() => state.stopped).toBe(true)
+  await expect(reader.closed).rejects.toThrow('took nothing')
+  // One that is only silent has a reader that waits.
+  const quiet = new AbortController()
+  const patient = sse(
+    silence(quiet.signal),
+    options({ stalled_seconds: 0.02, heartbeat_seconds: 0.01, signal: quiet.signal }),
+  )
+  const comments = patient.body!.getReader()
+  for (let read = 0; read < 8; read++) expect((await comments.read()).done).toBe(false)
+  quiet.abort()
+})
+
+test('streams end with their token, give their place back, and are bounded', async () => {
+  const lifetimes = createLifetimes()
+  const open = createOpenStreams({ per_token: 2, per_server: 10, lifetimes })
+  const streams = createStreams({ open, heartbeat_seconds: 60, stalled_seconds: 60, log })
   const left = new AbortController().signal
   const mine = streams.open(caller, left, silence).text()
   const other = streams.open({ ...caller, token_id: 'tok_2' }, left, silence)
-  expect(await streams.open(caller, left, () => counter(1).events).text()).toContain('data: 1')
-  streams.end(({ token_id }) => token_id === 'tok_1')
+  for (let again = 0; again < 3; again++)
+    expect(await streams.open(caller, left, () => counter(1).events).text()).toContain('data: 1')
+  const left_at_once = streams.open(caller, left, silence)
+  expect(() => streams.open(caller, left, silence)).toThrow('this token has 2 open streams')
+  await left_at_once.body!.cancel()
+  lifetimes.revoke(['tok_1'])
   expect(await mine).toBe(': open\n\n')
   const reader = other.body!.getReader()
   await reader.read()
   const next = reader.read()
-  streams.end(() => true)
+  open.endAll()
   expect((await next).done).toBe(true)
 })

@@ -1,11 +1,19 @@
 // Server-Sent Events from any source. Events are asked for only when the connection can take them, a comment is sent
-// when nothing else is, and the source is told to stop when the reader leaves or `signal` says so. A source that waits
-// must itself watch a signal: an async generator cannot be stopped in the middle of an `await`.
-import { toFault } from '../fault.ts'
+// when nothing else is, and the source is told to stop when the reader leaves, takes nothing for too long, or `signal`
+// says so. A source that waits must itself watch a signal: an async generator cannot be stopped in the middle of an `await`.
+import { Fault, toFault } from '../fault.ts'
 import type { Log } from '../log.ts'
 
 export type ServerSentEvent = { id?: string; event?: string; data: string }
-export type SseOptions = { heartbeat_seconds: number; signal: AbortSignal; log: Log }
+export type SseOptions = {
+  heartbeat_seconds: number
+  /** A reader that leaves what was written for so long is cut off. */
+  stalled_seconds: number
+  signal: AbortSignal
+  /** Called once, when nothing more will be sent. */
+  closed?: () => void
+  log: Log
+}
 
 const encoder = new TextEncoder()
 const lines = (field: string, value: string) => `${field}: ${value.replace(/\r\n|\r|\n/g, `\n${field}: `)}\n`
@@ -20,15 +28,23 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
   let next: Promise<IteratorResult<ServerSentEvent[]>> | undefined
   let over = false
   let wake = () => {}
+  let stalled: NodeJS.Timeout | undefined
 
   function stop() {
     if (over) return
     over = true
+    clearTimeout(stalled)
     signal.removeEventListener('abort', onAbort)
+    options.closed?.()
     source.return?.().catch((error: unknown) => log.warn('an event source did not stop', { error }))
     wake()
   }
   let onAbort = () => {}
+  const cut = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    if (over) return
+    stop()
+    controller.error(new Fault('timeout', `the reader took nothing for ${options.stalled_seconds} s`))
+  }
 
   const body = new ReadableStream<Uint8Array>(
     {
@@ -43,6 +59,7 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
       },
       // Resolves when something was written or the stream is over; until then it is not called again.
       pull(controller) {
+        clearTimeout(stalled)
         const pulled = Promise.withResolvers<void>()
         const beat = setTimeout(() => write(': \n\n'), options.heartbeat_seconds * 1000)
         wake = () => {
@@ -53,6 +70,8 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
         const write = (text: string) => {
           if (over || wake !== settled) return
           controller.enqueue(encoder.encode(text))
+          // What is written is taken before more is asked for.
+          stalled = setTimeout(() => cut(controller), options.stalled_seconds * 1000).unref()
           settled()
         }
         const end = (last = '') => {

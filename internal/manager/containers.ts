@@ -19,6 +19,7 @@ import {
   mayBeOwnName,
 } from './container-user.ts'
 import { type Directories, type Repaired, type Tampered, tamperedFault } from './directories.ts'
+import { requireStartable } from './disk/limit.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import { effectiveLimits, type Projects } from './projects.ts'
 import type { Serial } from './serial.ts'
@@ -49,6 +50,8 @@ export type ContainersDeps = {
   listen: (project_id: string) => Promise<void>
   /** It was stopped on purpose: what lived in it is told so. */
   onStop: (project_id: string) => Promise<void>
+  /** Throws while the disk of the server is nearly full. */
+  requireFree: () => void
   /** The quick way into a container, when its supervisor is connected. */
   supervisorExec: (project_id: string, request: ExecRequest) => Promise<ExecResult> | undefined
 }
@@ -116,6 +119,7 @@ export function createContainers(deps: ContainersDeps) {
       memory_mb: limits.memory_mb,
       cpus: limits.cpus,
       pids: limits.pids,
+      file_mb: limits.disk_mb,
       read_only_root: project.image === null,
     }
   }
@@ -169,11 +173,18 @@ export function createContainers(deps: ContainersDeps) {
     }
   }
 
+  async function requireDisk(project_id: string): Promise<void> {
+    const project = await projects.require(project_id)
+    requireStartable(config, project)
+    if (project.container_status !== 'running') deps.requireFree()
+  }
+
   /** Shared by all who want it at the same moment. A `recreate` is never shared with a plain start. */
   function start(project_id: string, options: StartOptions = {}): Promise<Started> {
     const under = starting.get(project_id)
     if (under && !options.recreate) return under
     const mine = deps.serial(project_id, async (signal) => {
+      await requireDisk(project_id)
       await saveContainer(store.db, project_id, { failures: 0 })
       return await bringUp(project_id, options, signal)
     })

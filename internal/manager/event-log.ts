@@ -27,52 +27,48 @@ export type Position = { project_id: string } | { root_session_id: string; sessi
 
 /** The newest events of the sessions that were written last, so that those at the tip need no query. */
 const tipEvents = 512
-const tipSessions = 200
-const tipCharacters = 256 * 1024
-
-const charactersOf = ({ data }: PlacedEvent): number => {
-  let sum = 0
-  for (const value of Object.values(data))
-    sum +=
-      typeof value === 'string' ? value.length : typeof value === 'object' ? JSON.stringify(value).length : 8
-  return sum
-}
-
-type Tip = { events: PlacedEvent[]; sizes: number[]; characters: number }
+const tipBytes = 1024 * 1024
+const allTipBytes = 64 * 1024 * 1024
 
 function createTips() {
-  const tips = new Map<string, Tip>()
+  const tips = new Map<string, PlacedEvent[]>()
+  const sizes = new Map<string, number>()
+  let all = 0
 
-  /** Without the oldest, as long as they are too many or too large together. */
-  function trimmed({ events, sizes, characters }: Tip): Tip {
-    let from = 0
-    let left = characters
-    while (from < events.length && (left > tipCharacters || events.length - from > tipEvents))
-      left -= sizes[from++]!
-    return { events: events.slice(from), sizes: sizes.slice(from), characters: left }
+  function drop(session_id: string): void {
+    all -= sizes.get(session_id) ?? 0
+    tips.delete(session_id)
+    sizes.delete(session_id)
+  }
+
+  /** The newest of them, as many as may be kept of one session. */
+  function newest(events: PlacedEvent[]): { kept: PlacedEvent[]; bytes: number } {
+    let bytes = 0
+    let first = events.length
+    while (first > 0 && events.length - first < tipEvents && bytes + events[first - 1]!.bytes <= tipBytes)
+      bytes += events[--first]!.bytes
+    return { kept: events.slice(first), bytes }
   }
 
   return {
     /** Nothing is known to come after it. */
-    endsAt: (session_id: string, index: number) => tips.get(session_id)?.events.at(-1)?.index === index,
+    endsAt: (session_id: string, index: number) => tips.get(session_id)?.at(-1)?.index === index,
     add(events: PlacedEvent[]) {
       for (const [session_id, added] of Map.groupBy(events, (event) => event.session_id)) {
-        const before = tips.get(session_id)
-        const follows = before?.events.at(-1)?.index === added[0]!.index - 1
-        const sizes = added.map(charactersOf)
-        const tip = trimmed({
-          events: follows ? [...before!.events, ...added] : added,
-          sizes: follows ? [...before!.sizes, ...sizes] : sizes,
-          characters: sizes.reduce((sum, size) => sum + size, follows ? before!.characters : 0),
-        })
-        tips.delete(session_id)
-        if (tip.events.length > 0) tips.set(session_id, tip)
-        if (tips.size > tipSessions) tips.delete(tips.keys().next().value!)
+        const before = tips.get(session_id) ?? []
+        const joined = before.at(-1)?.index === added[0]!.index - 1 ? [...before, ...added] : added
+        const { kept, bytes } = newest(joined)
+        drop(session_id)
+        if (kept.length === 0) continue
+        tips.set(session_id, kept)
+        sizes.set(session_id, bytes)
+        all += bytes
+        while (all > allTipBytes) drop(tips.keys().next().value!)
       }
     },
     /** Nothing if what comes next is older than what is kept. */
     after(session_id: string, since_index: number, limit: number): IndexedPage | undefined {
-      const tip = tips.get(session_id)?.events
+      const tip = tips.get(session_id)
       const first = tip?.[0]
       if (!tip || !first || first.index > since_index + 1 || tip.at(-1)!.index <= since_index)
         return undefined
@@ -84,13 +80,24 @@ function createTips() {
 
 type Listener = (committed: Committed) => void
 
-export function createEventLog(deps: { store: Store; wake: Wake; poison: Poison; listeners: Listener[] }) {
+export function createEventLog(deps: {
+  store: Store
+  wake: Wake
+  poison: Poison
+  session_mb: number
+  listeners: Listener[]
+}) {
   const { store, wake } = deps
   const tips = createTips()
   const reads = new Map<string, Promise<unknown>>()
   const keysOf = (row: TouchedSession) => [row.id, `tree:${row.root_session_id}`, `project:${row.project_id}`]
 
-  const writer = createLogWriter({ store, poison: deps.poison, onCommit: announce })
+  const writer = createLogWriter({
+    store,
+    poison: deps.poison,
+    session_mb: deps.session_mb,
+    onCommit: announce,
+  })
   const calls = createCallWriter({ store, onCommit: announce })
 
   function announce(committed: Committed): void {

@@ -4,12 +4,13 @@
 import { newApprovalId } from '../ids.ts'
 import { cancelApprovals, insertApprovals } from '../store/approvals.ts'
 import type { TouchedSession } from '../store/callers.ts'
-import { sessionsToStart } from '../store/commands.ts'
+import { deleteSessionCommands, sessionsToStart } from '../store/commands.ts'
 import { insertEvents, logLock, type NewEvent, type PlacedEvent } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
 import {
   advancement,
   isOver,
+  type LockedSession,
   lockSessions,
   type SessionChange,
   type SessionRow,
@@ -18,6 +19,7 @@ import {
 import { withoutContent } from './dropped-events.ts'
 import type { Poison } from './poison.ts'
 import { fold } from './session-state.ts'
+import { fullEvents, limitBytes, nearlyFull, storedSize } from './session-storage.ts'
 
 /** `former`: said before its container started again. */
 export type Numbered = NewEvent & { seq: number; former?: boolean }
@@ -31,7 +33,18 @@ type Job = {
 }
 
 /** A session in this transaction: its row as it was, and what is added to it. */
-type Open = { row: SessionRow; next_index: number; committed_seq: number; added: NewEvent[] }
+type Open = {
+  row: LockedSession
+  next_index: number
+  committed_seq: number
+  added: NewEvent[]
+  /** The data of what is added, as text: it is measured and then written. */
+  json: string[]
+  stored_bytes: number
+  limit: number
+  /** It reached its limit, now or before. */
+  full: boolean
+}
 
 export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
 
@@ -42,14 +55,23 @@ export async function writeEvents(
   trx: Db,
   row: SessionRow,
   added: NewEvent[],
-  together: Parameters<typeof insertEvents>[2] = {},
+  together: Parameters<typeof insertEvents>[3] = {},
 ): Promise<{ change: SessionChange; events: PlacedEvent[] }> {
   const { id: session_id, project_id, root_session_id, next_index } = row
   const place = { session_id, project_id, root_session_id }
-  const events = added.map((event, at) => ({ ...event, ...place, index: next_index + at }))
-  await insertEvents(trx, events, together)
-  return { change: { ...fold(row, added), next_index: next_index + added.length }, events }
+  const json = added.map(({ data }) => JSON.stringify(data))
+  const events = added.map((event, at) => ({
+    ...event,
+    ...place,
+    index: next_index + at,
+    bytes: json[at]!.length,
+  }))
+  await insertEvents(trx, events, json, together)
+  const stored_bytes = row.stored_bytes + sum(json.map(storedSize))
+  return { change: { ...fold(row, added), next_index: next_index + added.length, stored_bytes }, events }
 }
+
+const sum = (numbers: number[]): number => numbers.reduce((total, one) => total + one, 0)
 
 const isEnd = (event: NewEvent) =>
   event.type === 'status' && ['completed', 'failed', 'cancelled'].includes(String(event.data.status))
@@ -102,6 +124,8 @@ const keyOf = ({ session_id, events }: Job) => `${session_id}:${events[0]?.seq}`
 export function createLogWriter(deps: {
   store: Store
   poison: Poison
+  /** What a session may store if its project has no limit of its own. */
+  session_mb: number
   onCommit: (committed: Committed) => void
 }) {
   const { store, poison } = deps
@@ -120,13 +144,43 @@ export function createLogWriter(deps: {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue
       open.committed_seq = seq
-      if (!isLate(event, former)) open.added.push(event)
+      if (!isLate(event, former)) add(open, event)
     }
-    return { committed_seq: open.committed_seq }
+    // What is left of it in the container ends, and nothing more of it is sent.
+    return open.full ? { unknown: true } : { committed_seq: open.committed_seq }
   }
 
+  function add(open: Open, event: NewEvent): void {
+    if (open.full) return
+    const json = JSON.stringify(event.data)
+    const stored = open.stored_bytes + storedSize(json)
+    const fits = stored <= open.limit
+    const events = fits
+      ? [event, ...nearlyFull(open.stored_bytes, stored, open.limit)]
+      : fullEvents(open.row, open.limit)
+    open.full = !fits
+    for (const [at, added] of events.entries()) {
+      const text = fits && at === 0 ? json : JSON.stringify(added.data)
+      open.added.push(added)
+      open.json.push(text)
+      open.stored_bytes += storedSize(text)
+    }
+  }
+
+  const openFor = (row: LockedSession): Open => ({
+    row,
+    next_index: row.next_index,
+    committed_seq: row.committed_seq,
+    added: [],
+    json: [],
+    stored_bytes: row.stored_bytes,
+    limit: limitBytes(deps.session_mb, row),
+    full: row.full_at !== null,
+  })
+
   /** What follows from the events besides the session's own row. */
-  async function settle(trx: Db, { row, added }: Open): Promise<void> {
+  async function settle(trx: Db, { row, added, full }: Open): Promise<void> {
+    if (full && row.full_at === null) await deleteSessionCommands(trx, row.id)
     const approvals = permissions(row, added)
     if (approvals.length > 0) await insertApprovals(trx, approvals)
     // A droid that goes on, or is over, waits for no answer: its turn was cancelled, or it died.
@@ -138,8 +192,7 @@ export function createLogWriter(deps: {
   async function append(trx: Db, given: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
     const rows = await lockSessions(trx, [...new Set(given.map((job) => job.session_id))])
     const opened = new Map<string, Open>()
-    for (const [id, row] of rows)
-      opened.set(id, { row, next_index: row.next_index, committed_seq: row.committed_seq, added: [] })
+    for (const [id, row] of rows) opened.set(id, openFor(row))
     const late = given.filter((job) => job.events.some((event) => event.former && isEnd(event)))
     const restarting = await sessionsToStart(
       trx,
@@ -150,25 +203,32 @@ export function createLogWriter(deps: {
       return refused ? { ...job, events: withoutContent(job.events, refused.message) } : job
     })
     const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
-    const events = [...opened.values()].flatMap(({ row, added, next_index }) =>
+    const events = [...opened.values()].flatMap(({ row, added, json, next_index }) =>
       added.map((event, at) => ({
         ...event,
         session_id: row.id,
         project_id: row.project_id,
         root_session_id: row.root_session_id,
         index: next_index + at,
+        bytes: json[at]!.length,
       })),
     )
-    const changes = [...opened.values()].map(({ row, added, next_index, committed_seq }) => ({
-      row,
-      change: fold(row, added),
-      moved: { next_index: next_index + added.length, committed_seq },
-    }))
+    const changes = [...opened.values()].map(
+      ({ row, added, next_index, committed_seq, stored_bytes, full }) => ({
+        row,
+        change: {
+          ...fold(row, added),
+          ...(full && row.full_at === null ? { full_at: new Date().toISOString() } : {}),
+        },
+        moved: { next_index: next_index + added.length, committed_seq, stored_bytes },
+      }),
+    )
     // Most batches are text and change nothing but the indices, which are moved for all sessions at once.
     const advanced = changes.filter(({ change }) => Object.keys(change).length === 0)
     const changed = changes.filter(({ change }) => Object.keys(change).length > 0)
     const moved = advanced.map(({ row, moved }) => ({ id: row.id, ...moved }))
-    await insertEvents(trx, events, moved.length > 0 ? { moved: advancement(moved) } : {})
+    const json = [...opened.values()].flatMap((open) => open.json)
+    await insertEvents(trx, events, json, moved.length > 0 ? { moved: advancement(moved) } : {})
     for (const { row, change, moved } of changed) await updateSession(trx, row.id, { ...change, ...moved })
     for (const open of opened.values()) await settle(trx, open)
     return {

@@ -26,6 +26,7 @@ import { createClone } from './clone.ts'
 import { containerUser } from './container-user.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
 import { createDirectories } from './directories.ts'
+import { createDiskWatch } from './disk/watch.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
 import { createEventLog } from './event-log.ts'
 import { createFormerLives } from './former-lives.ts'
@@ -46,6 +47,7 @@ import { createScheduler } from './scheduler.ts'
 import { createSchedules } from './schedules.ts'
 import { createSerial } from './serial.ts'
 import { createIdentities, type Identity } from './session-identity.ts'
+import { createStorageGuard } from './session-storage.ts'
 import { createSessionWait } from './session-wait.ts'
 import { createSessions } from './sessions.ts'
 import { createSupervision } from './supervision.ts'
@@ -111,16 +113,25 @@ export function createManagers(deps: ManagersDeps) {
     uid: process.getuid?.() ?? 0,
     gid: process.getgid?.() ?? 0,
   })
+  const storage = createStorageGuard({
+    store,
+    config,
+    log,
+    change: () => sessions.change,
+    forget: forgetSessions,
+  })
   const events = createEventLog({
     store,
     wake,
     listeners: [
       identities.onCommit,
+      storage,
       (committed) => git.onCommit(committed),
       ...deps.onCommit,
       forgetRequests,
     ],
     poison: deps.poison,
+    session_mb: config.limits.session_mb,
   })
   /** Nobody waits for what the droid of a session that is over had asked for. */
   function forgetRequests({ rows }: Committed): void {
@@ -151,6 +162,15 @@ export function createManagers(deps: ManagersDeps) {
     preparing,
   }
   const soon = (project_id: string): void => dispatch.soon(project_id)
+  const disk = createDiskWatch({
+    ...common,
+    stop: async (project_id, reason) => {
+      // A start may be cloning for minutes.
+      serial.interrupt(project_id, new Fault('exhausted', reason))
+      await sessions.failAll(project_id, reason)
+      await containers.stop(project_id, 1)
+    },
+  })
 
   const projects = createProjects({
     ...common,
@@ -168,6 +188,7 @@ export function createManagers(deps: ManagersDeps) {
     ...common,
     projects,
     clone: (project_id, remote_url, signal) => clone(project_id, remote_url, signal),
+    disk,
     inUse: (project_id, id) => sessions.inUse(project_id, id),
   })
   const sessions = createSessions({
@@ -176,23 +197,26 @@ export function createManagers(deps: ManagersDeps) {
     workspaces,
     callerTools,
     openRequests: callerRequests.shown,
+    requireFree: disk.requireFree,
     soon,
     first: (command, row) => dispatch.first(command, row),
     toolsChanged: (project_id, session_id) => {
       callerTools.changed(session_id)
       relay.toolsChanged(project_id, session_id)
     },
-    forget: (project_id, ids) => {
-      for (const session_id of ids)
-        relay
-          .supervisor(project_id)
-          ?.send('forget', { session_id })
-          // It learns at its next hello that nobody knows the session.
-          .catch((error: unknown) =>
-            log.debug('a session is not forgotten yet', { session_id, reason: messageOf(error) }),
-          )
-    },
+    forget: forgetSessions,
   })
+  /** Ends what is left of sessions in their container, and removes their journals. */
+  function forgetSessions(project_id: string, ids: string[]): void {
+    for (const session_id of ids)
+      relay
+        .supervisor(project_id)
+        ?.send('forget', { session_id })
+        // It learns at its next hello that nobody knows the session.
+        .catch((error: unknown) =>
+          log.debug('a session is not forgotten yet', { session_id, reason: messageOf(error) }),
+        )
+  }
   const fail = async (session_id: string, reason: string) => await sessions.over(session_id, 'failed', reason)
   const { per_container_per_second: per_second, per_container_burst: burst } = config.rate
   const messages = createRate({ per_second, burst })
@@ -246,6 +270,7 @@ export function createManagers(deps: ManagersDeps) {
     unprepared: workspaces.unprepared,
     listen: async (project_id) =>
       await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner }),
+    requireFree: disk.requireFree,
     onStop: async (project_id) => {
       await sessions.failAll(project_id, 'the container was stopped')
       await workspaces.unprepared(project_id)
@@ -341,6 +366,7 @@ export function createManagers(deps: ManagersDeps) {
     scheduler,
     audit,
     reconcile,
+    disk,
     tokens: createTokens({ store, requireProject: projects.require, forget }),
     changes: createChanges(workspaces),
     options: createOptions({ config, credentials, runtime }),
@@ -364,6 +390,7 @@ export function createManagers(deps: ManagersDeps) {
       await times.close()
       await reconcile.close()
       await trash.close()
+      await disk.close()
       await dispatch.close()
       await relay.dispose()
       await models.close()

@@ -16,6 +16,7 @@ import type { PageRequest } from '../store/page.ts'
 import * as rows from '../store/projects.ts'
 import { insertWorkspace } from '../store/workspaces.ts'
 import type { Directories } from './directories.ts'
+import { shownDisk } from './disk/limit.ts'
 import { checkRemote } from './git-use.ts'
 import type { Layout } from './layout.ts'
 import { type ProjectChange, parseGrant, requireMayChange, requireMayGrant } from './project-boundaries.ts'
@@ -81,6 +82,7 @@ export function createProjects(deps: ProjectsDeps) {
         reason: row.container_reason,
         container_id: row.container_id,
       },
+      disk: shownDisk(config, row),
       created_at: row.created_at,
       created_by: row.created_by,
       updated_at: row.updated_at,

@@ -50,6 +50,8 @@ const callerOf = (row: ScheduleRow): Caller => ({
   name: row.name,
   scope: parseScope(row.scope),
   token_id: row.token_id,
+  // Whether the token is still valid is looked at before each run.
+  expires_at: null,
 })
 
 export function createRunner(deps: RunnerDeps) {

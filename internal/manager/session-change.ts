@@ -18,7 +18,7 @@ export function createSessionChange({ store, events }: { store: Store; events: E
     session_id: string,
     work: (
       trx: Db,
-      row: rows.SessionRow,
+      row: rows.LockedSession,
       write: (events: NewEvent[], also?: rows.SessionChange) => Promise<void>,
     ) => Promise<T>,
   ): Promise<T> {
@@ -32,7 +32,7 @@ export function createSessionChange({ store, events }: { store: Store; events: E
           const changed = { ...change, ...also }
           written.push(...events)
           await rows.updateSession(trx, session_id, changed)
-          row = { ...row!, ...changed } as rows.SessionRow
+          row = { ...row!, ...changed } as rows.LockedSession
         }
         return { result: await work(trx, row, write), row, written }
       },

@@ -14,6 +14,8 @@ export type Identity = {
   project_id: string
   workspace_id: string
   token_id: string | null
+  /** When the key ends with the credential that spawned its session. */
+  expires_at: string | null
   /** What its project keeps from its droids. */
   disabled_tools: string[]
   /** What its key may do with our own tools; nothing if the spawner asked for nothing. */
@@ -54,24 +56,27 @@ export function identify(deps: Deps, look = lookUp(deps)) {
     if (scope && !isGranted(row.api_scope_grant, project_id, scope))
       throw new Fault('unauthenticated', `api_scope ${row.api_scope} is not granted to the project any more`)
     const { id, token_id, droid } = row
-    const expires_at = [row.token_expires_at, row.key_expires_at].filter((time) => time !== null).sort()[0]
-    const expired = expires_at !== undefined && Date.parse(expires_at) <= Date.now()
+    // An access token of an issuer lasts for minutes: when it ends, the session goes on without its api_scope.
+    const scope_ends =
+      [row.token_expires_at, row.key_expires_at].filter((time) => time !== null).sort()[0] ?? null
+    const expired = scope_ends !== null && Date.parse(scope_ends) <= Date.now()
     return {
       session_id: id,
       project_id,
       workspace_id: row.workspace_id,
       token_id,
+      expires_at: row.token_expires_at,
       disabled_tools: row.disabled_tools,
       scope: expired ? null : scope,
-      caller: (scope) => ({
+      caller: (acting) => ({
         kind: 'session',
         id,
         name: droid,
-        scope,
+        scope: acting,
         token_id,
         session_id: id,
         inside_project_id: project_id,
-        ...(expires_at ? { expires_at } : {}),
+        expires_at: acting === scope ? scope_ends : row.token_expires_at,
       }),
     }
   }

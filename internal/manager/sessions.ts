@@ -11,14 +11,17 @@ import { type Due, deleteCommand, insertCommand, newCommandId } from '../store/c
 import { turnMessage } from '../store/events.ts'
 import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
+import { projectById } from '../store/projects.ts'
 import * as rows from '../store/sessions.ts'
 import { type CallerRequests, shownRequest } from './caller-requests.ts'
 import type { CallerTools, Declaration } from './caller-tools.ts'
+import { requireRoom } from './disk/limit.ts'
 import type { EventLog } from './event-log.ts'
 import type { Projects } from './projects.ts'
 import { excess } from './session-bounds.ts'
 import { createSessionChange, status } from './session-change.ts'
 import { createSessionEnds } from './session-ends.ts'
+import { full, hasRoom, limitBytes } from './session-storage.ts'
 import { fits, requireMaySpeak } from './session-taking-up.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
 import type { Workspaces } from './workspaces.ts'
@@ -35,6 +38,8 @@ export type SessionsDeps = {
   openRequests: CallerRequests['shown']
   /** Its droid has other tools now. */
   toolsChanged: (project_id: string, session_id: string) => void
+  /** Throws while the disk of the server is nearly full. */
+  requireFree: () => void
   /** Something is to be told to the containers of a project. */
   soon: (project_id: string) => void
   first: (command: Due, row: rows.SessionRow) => void
@@ -96,7 +101,7 @@ const shown = (row: rows.SessionRow) => ({
 })
 
 export function createSessions(deps: SessionsDeps) {
-  const { store, keys, projects, workspaces, events } = deps
+  const { store, config, keys, projects, workspaces, events } = deps
   const { db } = store
   const { spawn, droidOf } = createSpawn(deps)
   const change = createSessionChange(deps)
@@ -139,9 +144,15 @@ export function createSessions(deps: SessionsDeps) {
       : newCommandId()
     const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
       await requireMaySpeak(trx, caller, row)
+      if (caller.kind === 'oidc' && row.created_by === caller.id && caller.expires_at)
+        await rows.extendKeys(trx, row.id, caller.expires_at)
       const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
       if (before && before.text !== turn.text) throw usedBefore()
       if (before) return { project_id: row.project_id, since_index: before.index - 1 }
+      const project = await projectById(trx, row.project_id)
+      if (project) requireRoom(config, project)
+      const limit = limitBytes(config.limits.session_mb, row)
+      if (!hasRoom(row, turn.text.length, limit)) throw full(session_id, limit)
       if (declaration) await deps.callerTools.declare(trx, session_id, caller.id, declaration)
       const said = userMessage(turn_id, turn, new Date().toISOString())
       const payload = {
@@ -154,7 +165,7 @@ export function createSessions(deps: SessionsDeps) {
       if (!rows.isOver(row.status)) {
         if (row.end_requested_at)
           throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
-        await write([said], renewed(caller, row))
+        await write([said])
         await insertCommand(trx, { ...common, kind: 'prompt', payload })
         return place
       }
@@ -162,10 +173,7 @@ export function createSessions(deps: SessionsDeps) {
         throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
           hint: 'session spawn starts a new one',
         })
-      await write([status('starting', { reason: 'resumed by a message' }), said], {
-        ...rekeyed(row),
-        ...renewed(caller, row),
-      })
+      await write([status('starting', { reason: 'resumed by a message' }), said], rekeyed(row))
       await insertCommand(trx, { ...common, kind: 'start', payload: { turn: payload, resume: true } })
       return place
     })
@@ -174,20 +182,17 @@ export function createSessions(deps: SessionsDeps) {
     return { session_id, turn_id, since_index, spawned: false }
   }
 
-  /** Whoever spawned it comes with a newer credential: what its key may do lasts as long as that. */
-  const renewed = ({ id, expires_at }: Caller, row: rows.SessionRow): rows.SessionChange =>
-    row.key_expires_at !== null && row.created_by === id ? { key_expires_at: expires_at ?? null } : {}
-
   const rekeyed = (row: rows.SessionRow): rows.SessionChange => ({
     key_generation: row.key_generation + 1,
     key_hash: keys.hashOf(keys.keyOf(row.id, row.key_generation + 1)),
+    full_at: null,
   })
 
   /** A prompt found its droid gone: the same turn, with a start before it. */
   async function restart(command: Due): Promise<void> {
     await change(command.session_id, async (trx, row, write) => {
       await deleteCommand(trx, command.id)
-      if (row.end_requested_at) return
+      if (row.end_requested_at || row.full_at) return
       await write([status('starting', { reason: 'its droid was gone' })], rekeyed(row))
       await insertCommand(trx, {
         session_id: row.id,
@@ -211,6 +216,8 @@ export function createSessions(deps: SessionsDeps) {
       ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
       : undefined
     if (before) return repeated(before, idempotency_hash)
+    requireRoom(config, project)
+    deps.requireFree()
     const isolated = project.workspace_isolation && !input.workspace_id
     const workspace = await workspaces.resolve(caller, project.id, {
       workspace_id: input.workspace_id,

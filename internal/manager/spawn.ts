@@ -26,6 +26,7 @@ import { providerOf } from './model-use.ts'
 import { lacksGrant } from './project-boundaries.ts'
 import { effectiveLimits } from './projects.ts'
 import { boundsOfChild } from './session-bounds.ts'
+import { storedSize } from './session-storage.ts'
 import { createSpawnTurns } from './spawn-turns.ts'
 
 export type Turn = { text: string; attachments?: Attachment[] }
@@ -204,7 +205,6 @@ export function createSpawn(deps: {
         source: fields.source ?? null,
         external_id: fields.external_id ?? null,
         api_scope,
-        key_expires_at: caller.expires_at ?? null,
         key_hash: keys.hashOf(keys.keyOf(id, 1)),
         key_generation: 1,
         agent_session_id: null,
@@ -223,11 +223,15 @@ export function createSpawn(deps: {
         idle_at: null,
         ended_at: null,
         end_requested_at: null,
+        key_expires_at: caller.expires_at,
+        stored_bytes: 0,
+        full_at: null,
       }
       const opening = [{ type: 'status', at, data: { status: 'starting' } }, userMessage(turn_id, turn, at)]
       const made = sessionInsertion(trx, {
         ...fresh,
         next_index: opening.length,
+        stored_bytes: opening.reduce((sum, { data }) => sum + storedSize(JSON.stringify(data)), 0),
         tools_allowed: JSON.stringify(fresh.tools_allowed),
         tools_disallowed: JSON.stringify(fresh.tools_disallowed),
         requires: '[]',

@@ -38,8 +38,8 @@ const shown = (row: TokenRow) => ({
   parent_token_id: row.parent_token_id,
 })
 
-const earlier = (one: string | null, other: string | undefined): string | null =>
-  one === null || (other !== undefined && Date.parse(other) < Date.parse(one)) ? (other ?? null) : one
+const earlier = (one: string | null, other: string | null): string | null =>
+  one === null || (other !== null && Date.parse(other) < Date.parse(one)) ? other : one
 
 /** The session and the token stay what they are until the child is written: then it is revoked with them. */
 async function holdParents(trx: Db, { session_id, token_id }: Caller): Promise<void> {
@@ -77,7 +77,7 @@ export function createTokens({ store, requireProject, forget }: Deps) {
         wanted.expires_in_hours === undefined
           ? null
           : new Date(created + wanted.expires_in_hours * 3_600_000).toISOString(),
-        session_id === null ? undefined : caller.expires_at,
+        session_id === null ? null : caller.expires_at,
       ),
       revoked_at: null,
       last_used_at: null,

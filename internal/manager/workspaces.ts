@@ -1,6 +1,7 @@
 // Working directories of a project: resolved, prepared with git by the container itself, read and written from
 // outside without leaving them.
 import type { Caller } from '../auth/caller.ts'
+import type { Config } from '../config.ts'
 import { Fault, messageOf, unknown } from '../fault.ts'
 import * as files from '../files/files.ts'
 import { defaultWorkspace, newWorkspaceId } from '../ids.ts'
@@ -11,6 +12,7 @@ import type { PageRequest } from '../store/page.ts'
 import type { ProjectWithContainer } from '../store/projects.ts'
 import * as rows from '../store/workspaces.ts'
 import type { Directories } from './directories.ts'
+import { requireRoom } from './disk/limit.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import type { Projects } from './projects.ts'
 
@@ -26,6 +28,8 @@ export type WorkspacesDeps = {
   preparing: Set<string>
   /** Clones the remote in the project's container; the error in words, or nothing. */
   clone: (project_id: string, remote_url: string, signal: AbortSignal | undefined) => Promise<string | null>
+  config: Config
+  disk: { touched(project_id: string): void; measure(project_id: string): Promise<void> }
   /** Whether something lives in a workspace, in words, or nothing. */
   inUse: (project_id: string, workspace_id: string) => Promise<string | undefined>
 }
@@ -46,7 +50,7 @@ const shown = (row: rows.WorkspaceRow) => ({
 const initSeconds = 60
 
 export function createWorkspaces(deps: WorkspacesDeps) {
-  const { store, layout, projects, runtime, directories } = deps
+  const { store, config, layout, projects, runtime, directories } = deps
   const { db } = store
 
   /** No id: the default one, or a new one. A known id: it. An unknown one: made if `create_workspace`, else not found. */
@@ -59,6 +63,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const known = await rows.workspaceById(db, project_id, id)
     if (!known) {
       if (!wanted.create_workspace) throw unknown('workspace', id)
+      requireRoom(config, await projects.require(project_id))
       // The row first: what it names can then be repaired, whatever a droid has put in its place.
       await rows.insertWorkspace(db, { project_id, id, is_default: false, created_by: caller.id })
     }
@@ -87,7 +92,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   }
 
   async function remove(project_id: string, workspace_id: string) {
-    await projects.require(project_id)
+    const project = await projects.require(project_id)
     const row = await rows.workspaceById(db, project_id, workspace_id)
     if (!row) throw unknown('workspace', workspace_id)
     if (row.is_default)
@@ -99,6 +104,9 @@ export function createWorkspaces(deps: WorkspacesDeps) {
       throw new Fault('conflict', `workspace ${workspace_id} is in use by ${use}`, { hint: 'end it first' })
     await directories.discardWorkspace(project_id, workspace_id)
     await rows.deleteWorkspaceRow(db, project_id, workspace_id)
+    deps.disk.touched(project_id)
+    // One of the ways out of a limit: what comes next finds the project with room again.
+    if (project.disk_state !== 'ok') await deps.disk.measure(project_id)
     return { workspace_id, deleted: true as const }
   }
 
@@ -188,7 +196,11 @@ export function createWorkspaces(deps: WorkspacesDeps) {
       path: string,
       bytes: Buffer,
       options: { mode?: string; create_parents: boolean },
-    ) => await files.writeFile(await rootOf(project_id, id), path, bytes, options),
+    ) => {
+      requireRoom(config, await projects.require(project_id))
+      deps.disk.touched(project_id)
+      return await files.writeFile(await rootOf(project_id, id), path, bytes, options)
+    },
     pathInfo: async (project_id: string, id: string | undefined, path: string) =>
       await files.pathInfo(await rootOf(project_id, id), path),
   }

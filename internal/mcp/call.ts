@@ -1,10 +1,11 @@
 // The one door. Whatever the way in, a call is found, permitted, checked, run and written into the audit here, in
 // this order: may this scope ever use the action; is the input right; which projects does it touch and does the
 // scope see all of them (if not, they do not exist for it); does the caller hold what an admin granted to the projects
-// that it writes to; then it runs.
+// that it writes to; then it runs, for as long as its caller's credential is valid.
 import { performance } from 'node:perf_hooks'
 import type { Caller } from '../auth/caller.ts'
 import { holdsEverything, mayAct } from '../auth/grant.ts'
+import { type Lifetimes, whileValid } from '../auth/lifetimes.ts'
 import { couldAllow, sees } from '../auth/scope.ts'
 import { Fault, toFault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
@@ -82,8 +83,13 @@ async function requireGrants(managers: Managers, caller: Caller, touched: string
 const describe = (found: { tool: Tool; name: string }) =>
   found.tool.unified ? `${found.tool.name}.${found.name}` : found.tool.name
 
-export function createDoor(options: { tools: Record<string, Tool>; managers: Managers; log: Log }): Door {
-  const { tools, managers, log } = options
+export function createDoor(options: {
+  tools: Record<string, Tool>
+  managers: Managers
+  lifetimes: Lifetimes
+  log: Log
+}): Door {
+  const { tools, managers, lifetimes, log } = options
 
   async function run(
     found: Found,
@@ -108,11 +114,16 @@ export function createDoor(options: { tools: Record<string, Tool>; managers: Man
     let projects: string[] = []
     let outcome: Outcome
     let result = 'ok'
+    using valid = whileValid(lifetimes, context.caller, context.signal)
+    const { signal } = valid
     try {
       found = find(tools, toolName, args)
-      const structured = await run(found, context, (touched) => {
+      const running = run(found, { ...context, signal }, (touched) => {
         projects = touched
       })
+      // Not every action watches the signal, and some answer what they have when it ends.
+      const structured = await Promise.race([running, valid.ended])
+      if (signal.reason instanceof Fault && signal.reason.kind === 'unauthenticated') throw signal.reason
       outcome = {
         structured: structured as Record<string, unknown>,
         text: JSON.stringify(structured),
@@ -120,7 +131,7 @@ export function createDoor(options: { tools: Record<string, Tool>; managers: Man
       }
     } catch (thrown) {
       const fault =
-        context.signal.aborted && !(thrown instanceof Fault)
+        signal.aborted && !(thrown instanceof Fault)
           ? new Fault('timeout', 'the call was cancelled', { cause: thrown })
           : toFault(thrown)
       if (fault.kind === 'internal')

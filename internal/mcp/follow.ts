@@ -13,11 +13,21 @@ type Source = (signal: AbortSignal) => AsyncIterable<Followed[]>
 /** Of one write: what comes together is sent together, and a slow reader is not ahead by more than this. */
 const mostChars = 64 * 1024
 
+/** Many follow the same events: each is put into words once. */
+const texts = new WeakMap<IndexedEvent, string>()
+function textOf(event: IndexedEvent): string {
+  const known = texts.get(event)
+  if (known !== undefined) return known
+  const text = JSON.stringify(shownEvent(event))
+  texts.set(event, text)
+  return text
+}
+
 function* portions<E extends IndexedEvent>(events: E[], idOf: (event: E) => number): Generator<Followed[]> {
   let portion: Followed[] = []
   let chars = 0
   for (const event of events) {
-    const data = JSON.stringify(shownEvent(event))
+    const data = textOf(event)
     portion.push({ id: String(idOf(event)), event: event.type, data })
     chars += data.length
     if (chars < mostChars) continue

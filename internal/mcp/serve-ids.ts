@@ -20,16 +20,25 @@ export interface OpenIds {
   take(body: unknown): boolean
   /** What was asked is not going to be answered. */
   release(body: unknown): void
+  /** Resolves when nothing is under way. */
+  settled(): Promise<void>
 }
 
 export function watchIds(transport: WebStandardStreamableHTTPServerTransport): OpenIds {
   const open = new Set<string>()
+  let waiting: (() => void)[] = []
+  const close = (id: string) => {
+    open.delete(id)
+    if (open.size > 0) return
+    for (const go of waiting) go()
+    waiting = []
+  }
   const send = transport.send.bind(transport)
   transport.send = async (message, options) => {
     try {
       await send(message, options)
     } finally {
-      if (!('method' in message) && 'id' in message) open.delete(keyOf(message.id))
+      if (!('method' in message) && 'id' in message) close(keyOf(message.id))
     }
   }
   return {
@@ -40,7 +49,9 @@ export function watchIds(transport: WebStandardStreamableHTTPServerTransport): O
       return true
     },
     release(body) {
-      for (const id of idsIn(body)) open.delete(id)
+      for (const id of idsIn(body)) close(id)
     },
+    settled: () =>
+      open.size === 0 ? Promise.resolve() : new Promise<void>((resolve) => void waiting.push(resolve)),
   }
 }

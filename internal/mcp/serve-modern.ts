@@ -29,10 +29,9 @@ export function createModern({ newServer, bus, streams, log }: Parts) {
     async fetch(request: Request, asked: Asked, body: unknown): Promise<Response> {
       const more = { authInfo: toAuthInfo(asked), parsedBody: body }
       if (!isListen(body)) return calls.fetch(request, more)
-      const response = await bus.subscribeAs(asked.caller, () => subscriptions.fetch(request, more))
-      return response.headers.get('content-type') === 'text/event-stream'
-        ? streams.watch(response, asked.caller)
-        : response
+      return await streams.watch(asked.caller, request.signal, () =>
+        bus.subscribeAs(asked.caller, () => subscriptions.fetch(request, more)),
+      )
     },
     endSubscriptions: () => subscriptions.close(),
     async close() {

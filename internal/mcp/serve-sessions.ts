@@ -1,13 +1,16 @@
 // The eras up to 2025-11-25: `initialize` opens a session, and everything after names it. A session belongs to the
-// caller that opened it; for anybody else it does not exist. Sessions are few (`limits`) and end by DELETE, by being
-// idle, or, when there are too many, by being the one that was used longest ago; a client then opens a new one.
+// caller that opened it; for anybody else it does not exist. Sessions are few (`limits`) and end by DELETE, with their
+// token, by being idle, or, when there are too many, by being the one that was used longest ago; a client then opens a
+// new one.
 import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   isInitializeRequest,
   type Server,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server'
 import type { Caller } from '../auth/caller.ts'
+import type { Lifetimes } from '../auth/lifetimes.ts'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { isSubscribed } from './resources.ts'
@@ -21,6 +24,8 @@ import type { WatchedStreams } from './serve-streams.ts'
 export type SessionLimits = { sessions: number; sessions_per_caller: number; idle_minutes: number }
 const defaults: SessionLimits = { sessions: 2000, sessions_per_caller: 500, idle_minutes: 30 }
 const sweep_ms = 30_000
+/** How long the calls of a session whose token ended have to say so. */
+const last_words_ms = 1_000
 
 type Session = {
   id: string
@@ -32,24 +37,46 @@ type Session = {
   used_at: number
   /** Calls that run and streams that are open: while there are any, the session is not idle. */
   busy: number
+  /** Stops watching the credential of its caller. */
+  unwatch: () => void
 }
-type Parts = { newServer: NewServer; streams: WatchedStreams; log: Log; limits: Partial<SessionLimits> }
+type Parts = {
+  newServer: NewServer
+  streams: WatchedStreams
+  lifetimes: Lifetimes
+  log: Log
+  limits: Partial<SessionLimits>
+}
 
 const same = (one: Caller, other: Caller) => one.kind === other.kind && one.id === other.id
 
-export function createSessions({ newServer, streams, log, limits: given }: Parts) {
+export function createSessions({ newServer, streams, lifetimes, log, limits: given }: Parts) {
   const limits = { ...defaults, ...given }
   // In the order of last use: `touch` moves a session to the end.
   const sessions = new Map<string, Session>()
 
   function touch(session: Session, caller: Caller) {
     session.used_at = Date.now()
+    // The same caller may come back with a credential that lives longer.
+    if (session.caller.expires_at !== caller.expires_at) watch(session, caller)
     session.caller = caller
     sessions.delete(session.id)
     sessions.set(session.id, session)
   }
 
+  function watch(session: Session, caller: Caller) {
+    session.unwatch()
+    session.unwatch = lifetimes.watch(caller, () => {
+      sessions.delete(session.id)
+      // Its calls end at the same moment: their answers go out before the streams that carry them are closed.
+      Promise.race([session.ids.settled(), sleep(last_words_ms, undefined, { ref: false })])
+        .then(() => end(session))
+        .catch((error: unknown) => log.warn('failed to end a session whose token ended', { error }))
+    })
+  }
+
   async function end(session: Session) {
+    session.unwatch()
     sessions.delete(session.id)
     await session.server.close()
   }
@@ -75,8 +102,10 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
       onsessioninitialized: (id) => {
         session.id = id
         sessions.set(id, session)
+        watch(session, asked.caller)
       },
       onsessionclosed: (id) => {
+        session.unwatch()
         sessions.delete(id)
       },
     })
@@ -92,6 +121,7 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
       ids: watchIds(transport),
       used_at: Date.now(),
       busy: 0,
+      unwatch: () => {},
     }
     await server.connect(transport)
     const response = await transport.handleRequest(request, {
@@ -103,10 +133,12 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
   }
 
   async function listen(session: Session, request: Request, asked: Asked): Promise<Response> {
-    const response = await session.transport.handleRequest(request)
-    if (!response.ok) return response
-    session.busy++
-    return streams.watch(response, asked.caller, () => {
+    const answer = async () => {
+      const response = await session.transport.handleRequest(request)
+      if (response.ok) session.busy++
+      return response
+    }
+    return await streams.watch(asked.caller, request.signal, answer, () => {
       session.busy--
       session.used_at = Date.now()
     })
@@ -158,9 +190,6 @@ export function createSessions({ newServer, streams, log, limits: given }: Parts
     message(message: LogMessage, to: Audience) {
       for (const { server, id, caller } of sessions.values())
         if (to(caller)) deliver(server.sendLoggingMessage(message, id))
-    },
-    async end(which: Audience) {
-      await Promise.all([...sessions.values()].filter(({ caller }) => which(caller)).map(end))
     },
     async close() {
       clearInterval(sweep)

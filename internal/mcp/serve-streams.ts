@@ -1,47 +1,51 @@
-// Streams that stay open until somebody ends them (a session's GET stream, `subscriptions/listen`). Each is known with
-// its caller, so that it can be ended from here, and a reader that does not keep up is cut off instead of filling the
-// memory: it may come back with its Last-Event-ID.
+// Streams that stay open until somebody ends them (a session's GET stream, `subscriptions/listen`). Each has its place
+// among the open streams of its caller, ends with its token, and a reader that does not keep up is cut off instead of
+// filling the memory: it may come back with its Last-Event-ID.
 import type { Caller } from '../auth/caller.ts'
+import type { OpenStreams } from '../auth/open-streams.ts'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
-import type { Audience } from './serve-notify.ts'
 
 const max_unread_bytes = 1024 * 1024
 
 export interface WatchedStreams {
-  /** The same response; `ended` is called once, however the stream ends. */
-  watch(response: Response, caller: Caller, ended?: () => void): Response
-  end(which: Audience): void
+  /**
+   * What `answer` gives, if that is a stream, and as long as it may be open. Throws `exhausted` before it asks. `left` says
+   * that the reader is gone; `ended` is called once, however a stream ends.
+   */
+  watch(
+    caller: Caller,
+    left: AbortSignal,
+    answer: () => Promise<Response>,
+    ended?: () => void,
+  ): Promise<Response>
 }
 
-export function createWatchedStreams(log: Log): WatchedStreams {
-  const open = new Set<{ caller: Caller; end: () => void }>()
+const isStream = (response: Response) =>
+  response.ok && response.headers.get('content-type')?.startsWith('text/event-stream') === true
 
-  function watch(response: Response, caller: Caller, ended = () => {}): Response {
-    if (!response.body) return response
-    const reader = response.body.getReader()
+export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStreams {
+  function watched(response: Response, over: () => boolean, end: { now: () => void }): Response {
+    const reader = response.body!.getReader()
     let out: ReadableStreamDefaultController<Uint8Array> | undefined
-    const stream = { caller, end: () => finish(() => out?.close()) }
 
     function finish(last: () => void) {
-      if (!open.delete(stream)) return
-      ended()
+      if (!over()) return
       last()
       reader.cancel().catch((error: unknown) => log.debug('a stream did not end cleanly', { error }))
     }
+    end.now = () => finish(() => out?.close())
 
     async function pump(to: ReadableStreamDefaultController<Uint8Array>) {
       for (;;) {
         const next = await reader.read()
-        if (!open.has(stream)) return
-        if (next.done) return stream.end()
+        if (next.done) return end.now()
         to.enqueue(next.value)
         if ((to.desiredSize ?? 0) < -max_unread_bytes)
           return finish(() => to.error(new Fault('exhausted', 'the reader of this stream does not keep up')))
       }
     }
 
-    open.add(stream)
     const body = new ReadableStream<Uint8Array>(
       {
         start(controller) {
@@ -56,9 +60,35 @@ export function createWatchedStreams(log: Log): WatchedStreams {
   }
 
   return {
-    watch,
-    end(which) {
-      for (const stream of open) if (which(stream.caller)) stream.end()
+    async watch(caller, left, answer, ended = () => {}) {
+      let state: 'asked' | 'open' | 'over' = 'asked'
+      const end = { now: () => {} }
+      let ended_early = false
+      const close = open.open(caller, () => {
+        ended_early = true
+        end.now()
+      })
+      const over = () => {
+        const first = state === 'open'
+        state = 'over'
+        if (first) {
+          close()
+          ended()
+        }
+        return first
+      }
+      try {
+        const response = await answer()
+        if (!isStream(response)) return response
+        state = 'open'
+        const stream = watched(response, over, end)
+        // The token ended, or the reader left, before there was a stream to end.
+        if (ended_early || left.aborted) end.now()
+        else left.addEventListener('abort', () => end.now(), { once: true })
+        return stream
+      } finally {
+        if ((state as string) !== 'open') close()
+      }
     },
   }
 }

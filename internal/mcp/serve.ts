@@ -3,6 +3,8 @@
 // `tools/call` to the one door. Who is calling comes with each request and is never remembered from an earlier one.
 // Checking the credential, Host, Origin and the size of the body is left to `internal/http`.
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
+import type { Lifetimes } from '../auth/lifetimes.ts'
+import type { OpenStreams } from '../auth/open-streams.ts'
 import type { Log } from '../log.ts'
 import type { Door } from './door.ts'
 import { isJson, parseBody } from './serve-body.ts'
@@ -19,6 +21,8 @@ export type McpOptions = {
   server_info: { name: string; version: string; title?: string }
   instructions: string
   log: Log
+  lifetimes: Lifetimes
+  streams: OpenStreams
   limits?: Partial<SessionLimits>
   /** For the conformance suite only: tools, prompts and resources that the product does not have. */
   fixtures?: Fixtures
@@ -28,18 +32,16 @@ export interface Mcp {
   /** `body` is what was posted, already bounded in size; undefined for a request without one. */
   fetch(request: Request, asked: Asked, body: Uint8Array | undefined): Promise<Response>
   notify: Notify
-  /** Ends the sessions and streams that this token opened. */
-  revoke(token_id: string): Promise<void>
-  /** Ends the streams that would otherwise stay open for ever; running calls go on. */
+  /** Ends all streams that would otherwise stay open for ever, those of other rooms too; running calls go on. */
   endStreams(): Promise<void>
   /** Ends everything; running calls are cancelled. */
   close(): Promise<void>
 }
 
 export function createMcp(options: McpOptions): Mcp {
-  const { log } = options
+  const { log, lifetimes } = options
   const bus = createEventBus(log)
-  const streams = createWatchedStreams(log)
+  const streams = createWatchedStreams(options.streams, log)
   const notify: Notify = {
     toolsChanged() {
       bus.publish({ kind: 'tools_list_changed' })
@@ -58,7 +60,7 @@ export function createMcp(options: McpOptions): Mcp {
     validator: new AjvJsonSchemaValidator(),
   })
   const modern = createModern({ newServer, bus, streams, log })
-  const sessions = createSessions({ newServer, streams, log, limits: options.limits ?? {} })
+  const sessions = createSessions({ newServer, streams, lifetimes, log, limits: options.limits ?? {} })
 
   return {
     notify,
@@ -72,18 +74,14 @@ export function createMcp(options: McpOptions): Mcp {
         ? modern.fetch(request, asked, body.value)
         : sessions.fetch(request, asked, body.value)
     },
-    async revoke(token_id) {
-      streams.end((caller) => caller.token_id === token_id)
-      await sessions.end((caller) => caller.token_id === token_id)
-    },
     async endStreams() {
       await modern.endSubscriptions()
-      streams.end(() => true)
+      options.streams.endAll()
     },
     async close() {
       await modern.close()
       await sessions.close()
-      streams.end(() => true)
+      options.streams.endAll()
     },
   }
 }

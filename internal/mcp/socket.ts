@@ -1,5 +1,6 @@
 // What a droid may call over its container's socket. Everything ends in the one door, with the session as the actor and
 // the scope that its spawner asked for.
+import { type Lifetimes, whileValid } from '../auth/lifetimes.ts'
 import { covers, parseScope, type Scope } from '../auth/scope.ts'
 import { Fault, toFault, unknown } from '../fault.ts'
 import { newRequestId } from '../ids.ts'
@@ -39,7 +40,25 @@ const disabled = (tool: string) => new Fault('forbidden', `this project keeps ${
 /** The one who asked gave it up, as opposed to a connection that was lost. */
 const wasCancelled = (reason: unknown) => reason instanceof Fault && reason.kind === 'conflict'
 
-export function createSocketDoor(door: () => Door, managers: () => Managers): DroidSide<Identity>['droid'] {
+/** The key of the session has ended: nobody comes back for what it asked. */
+const keyEnded = (reason: unknown) => reason instanceof Fault && reason.kind === 'unauthenticated'
+
+type Methods = DroidSide<Identity>['droid']
+
+/** Every call of a droid ends with the credential that its key comes from. */
+function whileKeyValid(lifetimes: Lifetimes, methods: Methods): Methods {
+  const guarded = Object.entries(methods).map(([name, method]) => {
+    const run = method as (who: Identity, what: unknown, how: Call) => Promise<unknown>
+    const held = async (identity: Identity, params: unknown, how: Call) => {
+      using valid = whileValid(lifetimes, identity, how.signal)
+      return await Promise.race([run(identity, params, { ...how, signal: valid.signal }), valid.ended])
+    }
+    return [name, held]
+  })
+  return Object.fromEntries(guarded) as Methods
+}
+
+export function createSocketDoor(door: () => Door, managers: () => Managers, lifetimes: Lifetimes): Methods {
   const once = createOnce({
     tools,
     begin: (session_id, call_id) => managers().droidCalls.begin(session_id, call_id),
@@ -101,7 +120,7 @@ export function createSocketDoor(door: () => Door, managers: () => Managers): Dr
       throw new Fault('forbidden', `api_scope ${api_scope} is more than the spawner's own scope`)
   }
 
-  return {
+  return whileKeyValid(lifetimes, {
     oubliette_tools: async (identity) => ({
       tools: identity.scope
         ? createDisabled(identity.disabled_tools).without(door().listing(identity.scope))
@@ -132,7 +151,8 @@ export function createSocketDoor(door: () => Door, managers: () => Managers): Dr
         refused(error)
         throw error
       }
-      const how = { signal, progress, cancelled: wasCancelled, refused }
+      const cancelled = (reason: unknown) => wasCancelled(reason) || keyEnded(reason)
+      const how = { signal, progress, cancelled, refused }
       return await managers().callerRequests.ask(identity, tool, args, call_id, how)
     },
     session_message: async (identity, { message, ...rest }, how) => {
@@ -149,5 +169,5 @@ export function createSocketDoor(door: () => Door, managers: () => Managers): Dr
       await ownChild(identity, params.session_id)
       return await call(identity, own(identity), 'session', { action: 'events', ...params }, how)
     },
-  }
+  })
 }

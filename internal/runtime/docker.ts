@@ -94,7 +94,7 @@ export function createDocker({
     allowed_networks,
     dns_servers,
   })
-  const { inspect, owned } = createInspect(docker, names, stage)
+  const { inspect, writableBytes, owned } = createInspect(docker, names, stage)
   const { stop, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })
   const turn = createTurns()
@@ -139,6 +139,7 @@ export function createDocker({
     remove: translated((project_id) => after(project_id, () => remove(project_id))),
     inspect: translated(inspect),
     specHash: (spec) => specHash(stage.apply(spec)),
+    writableBytes: translated(writableBytes),
     owned: translated(owned),
     exec: translated(createExec(docker, names, log)),
     async *logs(project_id, request) {

@@ -35,6 +35,14 @@ export function createInspect(docker: Docker, names: Names, stage: Stage) {
     return info && stateOf(info)
   }
 
+  const writableBytes: Runtime['writableBytes'] = async (project_id) => {
+    // The declared type knows of no options.
+    const container = docker.getContainer(names.of(project_id)) as unknown as {
+      inspect(options: { size: true }): Promise<{ SizeRw?: number }>
+    }
+    return (await unlessMissing(container.inspect({ size: true })))?.SizeRw ?? 0
+  }
+
   const owned: Runtime['owned'] = async () => {
     const filters = names.filter
     const [containers, networks, volumes] = await Promise.all([
@@ -55,5 +63,5 @@ export function createInspect(docker: Docker, names: Names, stage: Stage) {
     ].filter(({ project_id }) => project_id !== '')
   }
 
-  return { inspect, owned }
+  return { inspect, writableBytes, owned }
 }

@@ -19,6 +19,7 @@ const spec: ContainerSpec = {
   memory_mb: 1024,
   cpus: 2,
   pids: 256,
+  file_mb: 10,
   read_only_root: true,
   dns_servers: [],
 }
@@ -64,6 +65,7 @@ describe('create options', () => {
       Ulimits: [
         { Name: 'nofile', Soft: 16_384, Hard: 16_384 },
         { Name: 'core', Soft: 0, Hard: 0 },
+        { Name: 'fsize', Soft: 10_485_760, Hard: 10_485_760 },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
       RestartPolicy: { Name: 'no' },

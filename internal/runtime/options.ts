@@ -98,6 +98,7 @@ export function createOptions(
       Ulimits: [
         { Name: 'nofile', Soft: 16_384, Hard: 16_384 },
         { Name: 'core', Soft: 0, Hard: 0 },
+        { Name: 'fsize', Soft: spec.file_mb * mebibyte, Hard: spec.file_mb * mebibyte },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
       // The reconciler decides what runs; two masters would fight.

@@ -20,6 +20,8 @@ export type ContainerSpec = {
   memory_mb: number
   cpus: number
   pids: number
+  /** No file of it grows beyond this. */
+  file_mb: number
   read_only_root: boolean
 }
 
@@ -91,6 +93,8 @@ export interface Runtime {
   /** The container, its anonymous volumes and its network. No error if there is none. */
   remove(project_id: string): Promise<void>
   inspect(project_id: string): Promise<ContainerState | undefined>
+  /** What its processes wrote into its own layer, beside the mounts; 0 if there is no container. */
+  writableBytes(project_id: string): Promise<number>
   specHash(spec: ContainerSpec): string
   /** Project ids of everything of this instance that exists in the engine: containers, networks, volumes. */
   owned(): Promise<Owned[]>

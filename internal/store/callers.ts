@@ -124,7 +124,7 @@ export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> 
 /** What changed of a session, for those who are told of it. */
 export type TouchedSession = Pick<
   SessionRow,
-  'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status'
+  'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status' | 'stored_bytes'
 > &
   Partial<Pick<SessionRow, 'end_requested_at'>>
 
@@ -159,6 +159,7 @@ export async function writeCalls(
       type,
       at,
       data: data[place]!,
+      bytes: JSON.stringify(data[place]).length,
     })),
   )
   const rows = touched.map(({ first_index: _first, types: _types, data: _data, ...row }) => row)

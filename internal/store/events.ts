@@ -10,6 +10,8 @@ export type PlacedEvent = NewEvent & {
   index: number
   project_id: string
   root_session_id: string
+  /** Of its data as JSON. */
+  bytes: number
 }
 export type StoredEvent = {
   session_id: string
@@ -23,30 +25,30 @@ export type StoredEvent = {
 /** For `transact`, in every transaction that appends. */
 export const logLock = 0x0b1e77e
 
-const insertion = (events: PlacedEvent[]) => {
+const insertion = (events: PlacedEvent[], json: string[]) => {
   const column = <K extends keyof PlacedEvent>(name: K) => events.map((event) => event[name])
   return sql`
     insert into events (session_id, index, project_id, root_session_id, type, at, data)
     select * from unnest(
       ${column('session_id')}::text[], ${column('index')}::bigint[], ${column('project_id')}::uuid[],
       ${column('root_session_id')}::text[], ${column('type')}::text[], ${column('at')}::timestamptz[],
-      ${events.map((event) => JSON.stringify(event.data))}::jsonb[])`
+      ${json}::jsonb[])`
 }
 
 /**
  * Within a transaction that holds `logLock`. What is written together with them goes in the same statement: each
- * one less is a way to the database and back on the path of every event.
+ * one less is a way to the database and back on the path of every event. `json` is the data of each event, as text.
  */
 export async function insertEvents(
   trx: Db,
   events: PlacedEvent[],
+  json: string[],
   together: Record<string, OperationNodeSource> = {},
 ): Promise<void> {
   const parts = Object.entries(together).map(([name, query]) => sql`${sql.id(name)} as (${query})`)
   if (parts.length === 0 && events.length === 0) return
-  await (parts.length > 0 ? sql`with ${sql.join(parts)} ${insertion(events)}` : insertion(events)).execute(
-    trx,
-  )
+  const inserted = insertion(events, json)
+  await (parts.length > 0 ? sql`with ${sql.join(parts)} ${inserted}` : inserted).execute(trx)
 }
 
 const select = (db: Db) =>

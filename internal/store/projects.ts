@@ -12,11 +12,10 @@ export type ProjectWithContainer = ProjectRow & {
   wanted: ContainerRow['wanted']
   container_status: ContainerRow['status']
   container_reason: string | null
-  container_id: string | null
   /** Of the default workspace. */
   workspace_state: WorkspaceState
   workspace_error: string | null
-}
+} & Pick<ContainerRow, 'container_id' | 'disk_used_bytes' | 'disk_measured_at' | 'disk_state'>
 
 // Not joined: its columns have the names of the project's.
 const ofDefaultWorkspace = <T>(column: 'state' | 'prepare_error') =>
@@ -32,6 +31,7 @@ const withContainer = (db: Db) =>
       ofDefaultWorkspace<WorkspaceState>('state').as('workspace_state'),
       ofDefaultWorkspace<string | null>('prepare_error').as('workspace_error'),
     ])
+    .select(['disk_used_bytes', 'disk_measured_at', 'disk_state'])
 
 export async function insertProject(
   db: Db,
@@ -125,6 +125,14 @@ export async function deleteProjectRows(db: Db, id: string): Promise<void> {
 /** All of them, for the reconciler. */
 export async function allProjects(db: Db): Promise<ProjectWithContainer[]> {
   return await withContainer(db).orderBy('created_at').execute()
+}
+
+/** Those whose use of the disk may change: what runs, what is over its limit, and these. */
+export async function projectsOnDisk(db: Db, ids: string[]): Promise<ProjectWithContainer[]> {
+  return await withContainer(db)
+    .where('deleting_at', 'is', null)
+    .where(sql<boolean>`(wanted = 'running' or disk_state <> 'ok' or projects.id = any(${ids}::uuid[]))`)
+    .execute()
 }
 
 export async function saveContainer(

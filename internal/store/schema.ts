@@ -67,6 +67,10 @@ export interface ContainersTable {
   spec_hash: string | null
   failures: Generated<number>
   updated_at: CreatedAt
+  /** What its directories and its writable layer take, as last measured. */
+  disk_used_bytes: number | null
+  disk_measured_at: string | null
+  disk_state: Generated<DiskState>
 }
 
 /**
@@ -75,6 +79,12 @@ export interface ContainersTable {
  */
 export const workspaceStates = ['pending', 'preparing', 'ready', 'failed'] as const
 export type WorkspaceState = (typeof workspaceStates)[number]
+
+/**
+ * ok ⇄ over: more than `limits.disk_mb` is used, the container was stopped and may be started to clean up.
+ * stopping: found to be over; its sessions and its container are still to be ended.
+ */
+export type DiskState = 'ok' | 'stopping' | 'over'
 
 export interface WorkspacesTable {
   project_id: string
@@ -149,6 +159,10 @@ export interface SessionsTable {
   ended_at: string | null
   /** Somebody asked for its end: it is not taken up again by a spawn, whatever its status becomes. */
   end_requested_at: string | null
+  /** What its events take in the database, about. */
+  stored_bytes: Generated<number>
+  /** When it reached `limits.session_mb`: what comes after is dropped. */
+  full_at: string | null
 }
 
 export interface EventsTable {

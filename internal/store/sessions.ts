@@ -63,11 +63,34 @@ export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder 
     .executeTakeFirst()
 }
 
+/** With what its project allows, if that differs from the config. */
+export type LockedSession = SessionRow & { session_mb: number | null }
+
+/**
+ * Access tokens of an issuer are short, and renewed as long as their holder is welcome: when he speaks to his session again,
+ * its key and those of the sessions below it live as long as the token he shows now.
+ */
+export async function extendKeys(trx: Db, root_session_id: string, expires_at: string): Promise<void> {
+  await trx
+    .updateTable('sessions')
+    .set({ key_expires_at: expires_at })
+    .where('root_session_id', '=', root_session_id)
+    .where('key_expires_at', '<', expires_at)
+    .execute()
+}
+
 /** In the order of their ids, so that two who lock several never wait for each other in a circle. */
-export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, SessionRow>> {
+export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, LockedSession>> {
   const rows = await trx
     .selectFrom('sessions')
     .selectAll()
+    .select(
+      sql<
+        number | null
+      >`(select (limits ->> 'session_mb')::int from projects where projects.id = sessions.project_id)`.as(
+        'session_mb',
+      ),
+    )
     .where('id', 'in', ids)
     .orderBy('id')
     .forUpdate()
@@ -105,10 +128,14 @@ export async function updateSession(db: Db, id: string, change: SessionChange): 
 }
 
 /** Only how far the log has come: what most batches change. To be written together with the events. */
-export const advancement = (rows: { id: string; next_index: number; committed_seq: number }[]) => sql`
-    update sessions set next_index = moved.next_index, committed_seq = moved.committed_seq, updated_at = now()
+export const advancement = (
+  rows: { id: string; next_index: number; committed_seq: number; stored_bytes: number }[],
+) => sql`
+    update sessions set next_index = moved.next_index, committed_seq = moved.committed_seq,
+      stored_bytes = moved.stored_bytes, updated_at = now()
     from unnest(${rows.map((row) => row.id)}::text[], ${rows.map((row) => row.next_index)}::bigint[],
-      ${rows.map((row) => row.committed_seq)}::bigint[]) as moved (id, next_index, committed_seq)
+      ${rows.map((row) => row.committed_seq)}::bigint[], ${rows.map((row) => row.stored_bytes)}::bigint[])
+      as moved (id, next_index, committed_seq, stored_bytes)
     where sessions.id = moved.id`
 
 export async function sessionByIdempotencyKey(
@@ -140,6 +167,7 @@ export async function latestOfWorkspace(
     .where('workspace_id', '=', workspace_id)
     .where('parent_session_id', 'is', null)
     .where('end_requested_at', 'is', null)
+    .where('full_at', 'is', null)
     .where('status', '!=', 'cancelled')
     .orderBy('created_at', 'desc')
     .limit(1)

@@ -66,3 +66,12 @@ export async function saveLastUsed(db: Db, ids: string[]): Promise<void> {
     .where('id', 'in', ids)
     .execute()
 }
+
+/** Those of them that were revoked or do not exist any more. */
+export async function endedAmong(db: Db, ids: string[]): Promise<string[]> {
+  if (ids.length === 0) return []
+  const { rows } = await sql<{ id: string }>`
+    select id from unnest(${ids}::text[]) as given (id)
+    where not exists (select from tokens where tokens.id = given.id and revoked_at is null)`.execute(db)
+  return rows.map(({ id }) => id)
+}

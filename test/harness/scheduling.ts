@@ -151,7 +151,7 @@ export async function addToken(
   const id = newTokenId()
   const hash = hashOf(newSecret())
   await insertToken(store.db, { id, name: 'test', scope, hash, created_by: 'test', expires_at })
-  return { kind: 'token', id, name: 'test', scope: parseScope(scope), token_id: id }
+  return { kind: 'token', id, name: 'test', scope: parseScope(scope), token_id: id, expires_at }
 }
 
 /** The managers that schedules need, as far as they need them. */

@@ -189,7 +189,7 @@ test('revoking a token ends its streams and sessions', async () => {
   const session = await on.initialize()
   const [stream, subscription] = [await listen(session), await subscribe({ toolsListChanged: true })]
   const token_id = [...on.server.tokens.values()][0]?.token_id ?? ''
-  await on.server.http.revoke(token_id)
+  on.server.lifetimes.revoke([token_id])
   await Promise.all([stream.text(), subscription.text()])
   expect((await on.post(call(1, 'echo'), session)).status).toBe(404)
 })

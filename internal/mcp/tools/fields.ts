@@ -45,6 +45,8 @@ export const limitsOutput = z.object({
   memory_mb: z.number(),
   cpus: z.number(),
   pids: z.number(),
+  session_mb: z.number(),
+  disk_mb: z.number(),
 })
 
 const at = z.string().describe('ISO 8601.')

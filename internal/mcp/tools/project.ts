@@ -5,6 +5,7 @@ import {
   limit,
   limits,
   limitsOutput,
+  maybeTime,
   next_cursor,
   project_id,
   time,
@@ -122,6 +123,16 @@ const project = z.object({
     reason: z.string().nullable(),
     container_id: z.string().nullable(),
   }),
+  disk: z
+    .object({
+      used_mb: z.number().nullable().describe('As last measured, in MiB; null before the first measure.'),
+      limit_mb: z.number(),
+      over: z
+        .boolean()
+        .describe('More than the limit is used: sessions and writes are refused, the container was stopped.'),
+      measured_at: maybeTime,
+    })
+    .describe('What its workspaces, the home of its droids and the layer of its container take.'),
   created_at: time,
   created_by: z.string(),
   updated_at: time,

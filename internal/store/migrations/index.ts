@@ -9,6 +9,7 @@ import { up as suspects } from './0007-suspects.ts'
 import { up as authority } from './0008-authority.ts'
 import { up as spending } from './0009-spending.ts'
 import { up as workspaceState } from './0010-workspace-state.ts'
+import { up as quotas } from './0012-quotas.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -20,4 +21,5 @@ export const migrations: Record<string, Migration> = {
   '0008-authority': { up: authority },
   '0009-spending': { up: spending },
   '0010-workspace-state': { up: workspaceState },
+  '0012-quotas': { up: quotas },
 }

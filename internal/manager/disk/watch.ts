@@ -1,0 +1,200 @@
+// Measures what projects take on the disk and stops those that take too much. Every second the free space of the disk is
+// looked at, which costs nothing; a project is measured, one at a time, when so much was written to the disk since its last
+// measure that it may be over, when that was long ago, or when it is over and cleans up. State is in the rows: after a
+// crash the next look goes on from there. Where a file system has quotas of its own they would hold exactly; none is
+// set up here, and no single file grows beyond the limit (`RLIMIT_FSIZE`, see `runtime/options.ts`).
+import { statfs } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Config } from '../../config.ts'
+import { Fault, messageOf } from '../../fault.ts'
+import { measureTree } from '../../files/measure.ts'
+import type { Log } from '../../log.ts'
+import type { Runtime } from '../../runtime/runtime.ts'
+import type { Store } from '../../store/open.ts'
+import {
+  type ProjectWithContainer,
+  projectById,
+  projectsOnDisk,
+  saveContainer,
+} from '../../store/projects.ts'
+import type { Layout } from '../layout.ts'
+import {
+  averageEntryBytes,
+  type DiskLimit,
+  diskLimit,
+  mebibyte,
+  nextState,
+  overReason,
+  usedBytes,
+} from './limit.ts'
+
+const look_ms = 1_000
+/** A tree that takes long to measure is measured less often: this many times as long as the measure took. */
+const rest = 20
+/** And all of them together leave the event loop its time. */
+const pause = 2
+
+type Deps = {
+  store: Store
+  runtime: Runtime
+  config: Config
+  layout: Layout
+  log: Log
+  /** Fails the sessions of a project and stops its container, whatever is being done with it. */
+  stop: (project_id: string, reason: string) => Promise<void>
+}
+
+/** What was written to the disk since this process started: free space may grow meanwhile, and that is not counted. */
+type Written = { bytes: number; entries: number }
+type Known = { at: number; took_ms: number; used: number; written: Written }
+
+export function createDiskWatch(deps: Deps) {
+  const { store, runtime, config, layout, log } = deps
+  const ended = new AbortController()
+  const known = new Map<string, Known>()
+  /** Projects that were written to, or had something removed, by the server itself. */
+  const touched = new Set<string>()
+  const measuring = new Map<string, Promise<void>>()
+  const stopping = new Map<string, Promise<void>>()
+  let free: { bytes: number; entries: number } | undefined
+  const written: Written = { bytes: 0, entries: 0 }
+  let running: Promise<void> | undefined
+
+  async function look(): Promise<void> {
+    const { bavail, bsize, ffree } = await statfs(layout.home)
+    const now = { bytes: bavail * bsize, entries: ffree }
+    written.bytes += Math.max(0, (free?.bytes ?? now.bytes) - now.bytes)
+    written.entries += Math.max(0, (free?.entries ?? now.entries) - now.entries)
+    free = now
+  }
+
+  function isDue(project: ProjectWithContainer): boolean {
+    const last = known.get(project.id)
+    if (!last || touched.has(project.id) || project.disk_state === 'stopping') return true
+    const age = Date.now() - last.at
+    const { limit } = diskLimit(config, project)
+    if (project.disk_state === 'over')
+      return last.used <= limit || (project.wanted === 'running' && age > pause * last.took_ms)
+    const room = Math.max(0, limit - last.used) / 2
+    const grown = Math.max(
+      written.bytes - last.written.bytes,
+      (written.entries - last.written.entries) * averageEntryBytes,
+    )
+    return grown > room || age > Math.max(config.reconcile_seconds * 1000, rest * last.took_ms)
+  }
+
+  /** Of the trees that a container writes; and of its own layer, where its root is writable. */
+  async function bytesOf(project: ProjectWithContainer, limit: DiskLimit): Promise<number> {
+    const options = { signal: ended.signal, stop_at_bytes: limit.ceiling + mebibyte }
+    const trees = []
+    for (const path of [layout.workspaces(project.id), layout.droidHome(project.id)])
+      trees.push(await measureTree(path, options))
+    const layer = project.image === null ? 0 : await runtime.writableBytes(project.id)
+    return usedBytes(trees, layer, limit)
+  }
+
+  async function measure(project_id: string): Promise<void> {
+    const began = performance.now()
+    const at_start = { ...written }
+    touched.delete(project_id)
+    const before = await projectById(store.db, project_id)
+    if (!before || before.deleting_at) return void known.delete(project_id)
+    const limit = diskLimit(config, before)
+    const used = await bytesOf(before, limit)
+    if (ended.signal.aborted) return
+    const took_ms = performance.now() - began
+    known.set(project_id, { at: Date.now(), took_ms, used, written: at_start })
+    const state = nextState(before.disk_state, before.wanted === 'running', used, limit)
+    await saveContainer(store.db, project_id, {
+      disk_used_bytes: used,
+      disk_measured_at: new Date().toISOString(),
+      disk_state: state,
+    })
+    if (state === 'stopping') enforce(project_id, used, limit)
+  }
+
+  /** Nobody waits for it: other projects are measured meanwhile. If it fails, the row says that it is still to be done. */
+  function enforce(project_id: string, used: number, limit: DiskLimit): void {
+    if (stopping.has(project_id)) return
+    const reason = `the project ${overReason(used, limit)}`
+    log.warn('a project uses too much disk and is stopped', { project_id, reason })
+    const work = deps
+      .stop(project_id, reason)
+      .then(() => saveContainer(store.db, project_id, { disk_state: 'over', reason }))
+      .catch((error: unknown) =>
+        log.warn('failed to stop a project that uses too much disk', {
+          project_id,
+          reason: messageOf(error),
+        }),
+      )
+      .finally(() => stopping.delete(project_id))
+    stopping.set(project_id, work)
+  }
+
+  /** Those who ask at the same moment share one. */
+  function measureOnce(project_id: string): Promise<void> {
+    const under = measuring.get(project_id)
+    if (under) return under
+    const mine = measure(project_id).finally(() => measuring.delete(project_id))
+    measuring.set(project_id, mine)
+    return mine
+  }
+
+  async function round(): Promise<void> {
+    await look()
+    const projects = await projectsOnDisk(store.db, [...touched])
+    const ids = new Set(projects.map(({ id }) => id))
+    for (const id of known.keys()) if (!ids.has(id)) known.delete(id)
+    const due = projects.filter(isDue).sort((a, b) => (known.get(a.id)?.at ?? 0) - (known.get(b.id)?.at ?? 0))
+    for (const { id } of due) {
+      if (ended.signal.aborted) return
+      const began = performance.now()
+      await measureOnce(id).catch((error: unknown) =>
+        log.warn('failed to measure the disk use of a project', { project_id: id, reason: messageOf(error) }),
+      )
+      await sleep(pause * (performance.now() - began), undefined, { signal: ended.signal })
+      await look()
+    }
+  }
+
+  async function watch(): Promise<void> {
+    while (!ended.signal.aborted) {
+      try {
+        await round()
+        await sleep(look_ms, undefined, { signal: ended.signal })
+      } catch (error) {
+        if (ended.signal.aborted) return
+        log.warn('failed to look at the disk, and will try again', { reason: messageOf(error) })
+        await sleep(look_ms)
+      }
+    }
+  }
+
+  return {
+    start() {
+      running ??= watch()
+    },
+    /** The server itself wrote or removed files of this project. */
+    touched: (project_id: string): void => void touched.add(project_id),
+    measure: measureOnce,
+    /** Throws `exhausted` while the disk of the server is nearly full. */
+    requireFree(): void {
+      const floor = config.min_free_disk_mb * mebibyte
+      if (!free || free.bytes >= floor) return
+      const left = Math.floor(free.bytes / mebibyte).toLocaleString('en-US')
+      throw new Fault(
+        'exhausted',
+        `the disk of the server has ${left} MiB free, less than min_free_disk_mb`,
+        {
+          hint: 'free space on the disk of OUBLIETTE_HOME',
+          retry_after_seconds: 60,
+        },
+      )
+    },
+    async close() {
+      ended.abort()
+      await running
+      await Promise.allSettled([...measuring.values(), ...stopping.values()])
+    },
+  }
+}

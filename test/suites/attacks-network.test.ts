@@ -176,7 +176,8 @@ describe('the ranges that the config allows', () => {
     const everything = await boot({ config: { allowed_networks: ['0.0.0.0/0'] } })
     try {
       const project_id = await started(everything, 'open')
-      for (const [kind, address] of kinds)
+      // Not link-local: a server of an earlier release on this engine would keep that closed for all.
+      for (const [kind, address] of kinds.filter(([, one]) => !one.startsWith('169.254.')))
         expect(await connects(everything, project_id, address), kind).toBe(true)
       const near = outside.public_address.replace(/\d+$/, (last) => String(Number(last) - 1))
       for (const address of [await gatewayOf(everything, project_id), near])

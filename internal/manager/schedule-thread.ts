@@ -1,8 +1,7 @@
 // The thread of `schedule-times.ts`. Finding out that an expression never comes to pass takes a tenth of a second, and
 // whoever writes expressions can have as many as he likes looked at.
-import { parentPort } from 'node:worker_threads'
 import { messageOf } from '../fault.ts'
-import type { WorkerAnswer } from '../worker-pool.ts'
+import { type Outcome, serveJobs } from '../worker-thread.ts'
 import { checkTiming, nextTimes, type Timing } from './schedule-cron.ts'
 
 export type TimesJob =
@@ -10,7 +9,7 @@ export type TimesJob =
   /** The next times of each, as many as can be found within the budget. */
   | { timings: Timing[]; after: number; count: number; budget_ms: number }
 
-function answer(job: TimesJob): WorkerAnswer {
+function answer(job: TimesJob): Outcome {
   try {
     if ('check' in job) return { value: checkTiming(job.check, job.now) }
     const by = performance.now() + job.budget_ms
@@ -20,5 +19,4 @@ function answer(job: TimesJob): WorkerAnswer {
   }
 }
 
-parentPort?.on('message', (job: TimesJob) => parentPort?.postMessage(answer(job)))
-parentPort?.postMessage('ready' satisfies WorkerAnswer)
+serveJobs(answer)

@@ -2,7 +2,7 @@
 // that would hold the event loop for seconds or for ever are refused, cut or worked on elsewhere, and everyone else is
 // answered meanwhile.
 import { setTimeout as pause } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { asked, attackingCaller, type Schema, tools } from '../fixtures/attacking-caller.ts'
 import { type Droid, dialAs, droid } from '../fixtures/droid-socket.ts'
 import { type Latencies, latenciesDuring, shown } from '../fixtures/latency.ts'
@@ -25,12 +25,14 @@ beforeAll(async () => {
 })
 afterAll(() => booted?.stop())
 
-/** What the machine takes away from every process is not the server's doing: a request waits for two of them, twice. */
-function expectHealthy(name: string, { healthz, project_get, lateness }: Latencies): void {
-  process.stdout.write(
-    `${name}: healthz ${shown(healthz)}; project get ${shown(project_get)}; machine ${shown(lateness)}\n`,
-  )
-  expect(healthz.p99).toBeLessThan(100 + 4 * lateness.p99)
+// Servers are started and deadlines awaited in processor time; a machine may be busy with something else.
+vi.setConfig({ testTimeout: 180_000 })
+
+/** 100 ms, on a machine that has nothing else to do. */
+function expectHealthy(name: string, { healthz, project_get, slowdown }: Latencies): void {
+  const machine = `machine slowed down ${slowdown.toFixed(1)} times`
+  process.stdout.write(`${name}: healthz ${shown(healthz)}; project get ${shown(project_get)}; ${machine}\n`)
+  expect(healthz.p99).toBeLessThan(100 * slowdown)
 }
 
 const declare = (schema: Schema, to = one) => attackingCaller(booted).declare(schema, to)

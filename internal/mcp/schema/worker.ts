@@ -1,8 +1,7 @@
 // The thread that compiles schemas and checks values with ajv. Anything in here may take for ever: `check.ts` ends the
 // thread then. Each schema has a validator of its own.
-import { parentPort } from 'node:worker_threads'
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
-import type { WorkerAnswer } from '../../worker-pool.ts'
+import { type Outcome, serveJobs } from '../../worker-thread.ts'
 
 /** Both are JSON text, which costs the sender less than a copy of the value. Without `value`: only whether the schema can be used. */
 export type SchemaJob = { schema: string; value?: string }
@@ -28,7 +27,7 @@ function validatorOf(text: string): Validate {
   return validate
 }
 
-function answer({ schema, value }: SchemaJob): WorkerAnswer {
+function answer({ schema, value }: SchemaJob): Outcome {
   let validate: Validate
   try {
     validate = validatorOf(schema)
@@ -40,5 +39,4 @@ function answer({ schema, value }: SchemaJob): WorkerAnswer {
   return { value: valid ? undefined : errorMessage.slice(0, longestProblem) }
 }
 
-parentPort?.on('message', (job: SchemaJob) => parentPort?.postMessage(answer(job)))
-parentPort?.postMessage('ready' satisfies WorkerAnswer)
+serveJobs(answer)

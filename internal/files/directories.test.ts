@@ -1,5 +1,13 @@
-import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readlinkSync, statSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -74,7 +82,7 @@ describe('the trash', () => {
     const directory = join(base, 'trash')
     mkdirSync(join(directory, 'left/tree/a'), { recursive: true })
     const trash = createTrash({ directory, log })
-    sh('mkdir -p a/b; seq 3000 | (cd a/b; xargs touch); ln -s ../canary link')
+    sh('mkdir -p a/b; seq 500 | (cd a/b; xargs touch); ln -s ../canary link')
     await Promise.all([
       trash.discard(parent, 'a'),
       trash.discard(parent, 'link'),
@@ -86,6 +94,30 @@ describe('the trash', () => {
     expect(existsSync(canary)).toBe(true)
     await trash.close()
     expect(warnings).toEqual([])
+  })
+
+  it('deletes nothing of the host under a process that exchanges directories and links', {
+    timeout: 60_000,
+  }, async () => {
+    const names = Array.from({ length: 20 }, (_, index) => `f${index}`)
+    for (const name of names) writeFileSync(join(canary, name), '')
+    const racer = `use Time::HiRes "time"; my ($p, $c) = @ARGV; while (!-e "$p/over") { chdir "$p/w" or next;
+      for (1..50) { my $u = time + rand(.0003); 1 while time < $u; rename "d", "x"; rename "other", "d";
+        $u = time + rand(.0003); 1 while time < $u; rename "d", "other"; rename "x", "d"; symlink $c, "other" } }`
+    const racing = spawn('perl', ['-e', racer, parent, canary], { stdio: 'ignore' })
+    const over = new Promise((resolve) => racing.once('exit', resolve))
+    const trash = createTrash({ directory: join(base, 'trash'), log })
+    for (let round = 0; round < 25; round++) {
+      sh(`mkdir -p w.new/d; touch w.new/d/f{0..19}; ln -s ${canary} w.new/other; mv -T w.new w`)
+      await trash.discard(parent, 'w')
+      expect(readdirSync(canary)).toHaveLength(names.length)
+    }
+    sh('touch over; mkdir w')
+    await over
+    await trash.sweep()
+    await trash.close()
+    expect(readdirSync(join(base, 'trash'))).toEqual([])
+    expect(readdirSync(canary)).toHaveLength(names.length)
   })
 
   it('on another file system deletes in place', async () => {

@@ -86,7 +86,8 @@ export async function moveAside(parent: string, name: string, places: string[]):
         return to
       } catch (error) {
         if (codeOf(error) === 'ENOENT') return undefined
-        if (codeOf(error) !== 'EXDEV') throw error
+        // Another file system, or one that is mounted in this very place.
+        if (codeOf(error) !== 'EXDEV' && codeOf(error) !== 'EBUSY') throw error
       }
     }
     throw new Fault('unavailable', `cannot move "${name}" aside: it is on a file system of its own`, {

@@ -33,7 +33,7 @@ async function empty(steps = Number.POSITIVE_INFINITY): Promise<'empty' | 'more'
   }
 }
 
-describe('emptying a directory', { timeout: 30_000 }, () => {
+describe('emptying a directory', { timeout: 60_000 }, () => {
   it('deletes entries of every kind, by any name, and follows no link', async () => {
     sh(`mkdir -p d/e/f locked/in; touch d/e/f/x .hidden $'\\xff\\xfe' $'new\\nline' locked/in/x; mkfifo pipe d/pipe
         ln -s ${outside} link; ln -s ${outside}/canary d/link; ln -s missing dangling; mkdir $'\\x80'; touch $'\\x80'/$'\\x81'
@@ -55,7 +55,7 @@ describe('emptying a directory', { timeout: 30_000 }, () => {
   })
 
   it('holds a few handles only, and stops after so many steps to go on later', async () => {
-    execFileSync('perl', ['-e', 'for (1..500) { mkdir "a"; mkdir "b"; chdir "a" }'], { cwd: root })
+    execFileSync('perl', ['-e', 'for (1..150) { mkdir "a"; mkdir "b"; chdir "a" }'], { cwd: root })
     const before = readdirSync('/proc/self/fd').length
     let most = 0
     let rounds = 0
@@ -64,7 +64,7 @@ describe('emptying a directory', { timeout: 30_000 }, () => {
     }, 1)
     while ((await empty(50)) === 'more') rounds += 1
     clearInterval(timer)
-    expect(rounds).toBeGreaterThan(10)
+    expect(rounds).toBeGreaterThan(3)
     expect(most).toBeLessThan(before + 12)
     expect(readdirSync(root)).toEqual([])
   })
@@ -104,10 +104,10 @@ describe('emptying a directory', { timeout: 30_000 }, () => {
     const racing = spawn('perl', ['-e', racer, stop, outside], { cwd: root, stdio: 'ignore' })
     const over = new Promise((resolve) => racing.once('exit', resolve))
     let handled = 0
-    const until = performance.now() + 3_000
-    while (performance.now() < until) {
+    const until = performance.now() + 1_500
+    while (performance.now() < until || handled < 10) {
       // "Cannot be deleted" is an answer while somebody fills the tree.
-      await empty(300).catch((error: Error) => expect(error.message).toMatch(/cannot be deleted/))
+      await empty(100).catch((error: Error) => expect(error.message).toMatch(/cannot be deleted/))
       handled += 1
     }
     writeFileSync(stop, '')

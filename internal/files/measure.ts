@@ -9,7 +9,7 @@ import { createSmallest } from './smallest.ts'
 const entry_bytes = 1024
 const openHandles = 32
 /** Deeper trees are not walked to their end, and the result says so. */
-const mostLevels = 4096
+const mostLevels = 2048
 /** Names of directories that wait for their turn, over all levels of the walk. */
 const mostWaiting = 50_000
 /** Files with several links that are remembered; beyond, each link counts as a file. */

@@ -2,16 +2,20 @@
 export function createSmallest(limit: number) {
   let kept: string[] = []
   let dropped = false
+  /** The largest of the kept ones, once there were too many. */
+  let bound: string | undefined
 
   function trim(): void {
     kept.sort()
     if (kept.length <= limit) return
     kept.length = limit
+    bound = kept.at(-1)
     dropped = true
   }
 
   return {
     add(name: string): void {
+      if (bound !== undefined && name > bound) return
       kept.push(name)
       if (kept.length >= 2 * limit + 64) trim()
     },

@@ -10,6 +10,8 @@ import { emptyDirectory } from './empty.ts'
 import { below, codeOf, entriesOf, moveEntry, openDirectory, openLocked, statOf, unless } from './handles.ts'
 
 const slice = 5_000
+/** Slices of one tree in one sweep: a process that was in it when it was moved may fill it for as long as it runs. */
+const mostSlices = 400
 /** Slices of a tree that a container sees and may fill meanwhile. */
 const mostInPlace = 4_000
 
@@ -51,7 +53,11 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     } finally {
       await tree.close()
     }
-    await rmdir(path)
+    const rest = rmdir(path).then(() => true)
+    if (await unless(rest, ['ENOTEMPTY', 'EEXIST', 'ENOTDIR'], false)) return
+    throw new Fault('conflict', `"${name}" is changed while it is deleted`, {
+      hint: 'stop the container first',
+    })
   }
 
   async function discard(from: string, name: string): Promise<void> {
@@ -89,16 +95,19 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     return true
   }
 
-  async function round(root: FileHandle, stuck: Set<string>): Promise<boolean> {
+  /** `left` has the slices that each tree still gets in this sweep. True if there is more to do. */
+  async function round(root: FileHandle, left: Map<string, number>): Promise<boolean> {
     let more = false
     for await (const { name } of entriesOf(root)) {
       if (signal.aborted) return false
       const key = name.toString('latin1')
-      if (stuck.has(key) || filling.has(key)) continue
+      const slices = left.get(key) ?? mostSlices
+      if (slices === 0 || filling.has(key)) continue
+      left.set(key, slices - 1)
       try {
         if (!(await work(root, name))) more = true
       } catch (error) {
-        stuck.add(key)
+        left.set(key, 0)
         log.warn('failed to delete a tree from the trash, retrying with the next sweep', {
           path: join(directory, key),
           error: messageOf(error),
@@ -112,10 +121,10 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     const root = await unless(openDirectory(directory), ['ENOENT'], undefined)
     if (!root) return
     try {
-      const stuck = new Set<string>()
+      const left = new Map<string, number>()
       do {
         again = false
-        while (await round(root, stuck));
+        while (await round(root, left));
       } while (again && !signal.aborted)
     } finally {
       await root.close()

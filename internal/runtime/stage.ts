@@ -64,6 +64,7 @@ export async function createStage(options: {
       read_only,
     }),
   )
+  const mounted = new Set<string>()
   let usable = false
   let disabled = false
   let checking: Promise<void> | undefined
@@ -83,9 +84,10 @@ export async function createStage(options: {
     await mkdir(root, { recursive: true, mode: 0o700 })
     await mkdir(source, { recursive: true })
     await mkdir(target, { recursive: true })
-    if (await isMounted(directory)) return
+    if (await isMounted(directory)) return void mounted.add(target)
     if (mountFlags(await readFile('/proc/self/mountinfo', 'utf8'), target)) await unmount(target)
     await runCommand('mount', ['--bind', source, target])
+    mounted.add(target)
     // The first call ignores flags other than `bind`.
     const flags = `remount,bind,nosuid,nodev${read_only ? ',ro' : ''}`
     await runCommand('mount', ['-o', flags, target])
@@ -138,13 +140,11 @@ export async function createStage(options: {
     },
     /** Running containers keep what they have: their mounts are their own. */
     async close() {
-      if (!usable) return
       usable = false
+      if (mounted.size === 0) return
       try {
-        for (const { target } of directories) {
-          await unmount(target)
-          await rmdir(target)
-        }
+        for (const target of mounted) await unmount(target)
+        for (const { target } of directories) await rmdir(target)
         await rmdir(root)
       } catch (error) {
         // The next start uses or replaces what is left.

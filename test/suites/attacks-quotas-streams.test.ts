@@ -141,7 +141,8 @@ describe('streams', () => {
     expect(held.filter(({ status }) => status === 429)).toHaveLength(1000 - taken)
     console.log(`1,000 streams of one token, ${taken} taken, ms:`, JSON.stringify({ quiet, attacked }))
     // Of a machine that is busy with something else, what it gives without the attack tells.
-    expect(attacked.healthz.p99).toBeLessThanOrEqual(Math.max(100, 4 * quiet.healthz.p99))
+    const { p50, p99 } = quiet.healthz
+    expect(attacked.healthz.p99).toBeLessThanOrEqual(Math.max(100, 4 * p99, 20 * p50))
   })
 
   test('that nobody reads hold neither their place nor the log up', async () => {

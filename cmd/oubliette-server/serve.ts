@@ -62,10 +62,10 @@ async function openDatabase(settings: Settings, log: Log, stack: AsyncDisposable
   }
   const store = await openStore({ database_url, log })
   stack.defer(() => store.close())
-  const sole = await becomeSoleServer(database_url, log)
-  stack.defer(() => sole.release())
   // Before anything is written into a database that may be the wrong one.
   refuseOther(home, await knownInstance(store.db), settings.database_url === undefined)
+  const sole = await becomeSoleServer(database_url, log)
+  stack.defer(() => sole.release())
   await migrate(store.db, log)
   return { store, lost: sole.lost }
 }

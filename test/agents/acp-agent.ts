@@ -71,6 +71,22 @@ const words: Record<string, (turn: Turn) => Promise<void>> = {
     await update(turn.client, turn.session, { sessionUpdate: 'brand_new_kind', anything: 1 })
     await say(turn, 'thought')
   },
+  /** `diffs N BYTES`: N edits of files, each shown as a diff with so much text before and after. */
+  async diffs(turn) {
+    const [n = 1, bytes = 1000] = turn.rest.split(' ').map(Number)
+    for (let i = 1; i <= n && !turn.signal.aborted; i++) {
+      const line = (word: string) => `${word} ${i}\n`.repeat(Math.ceil(bytes / (word.length + 3)))
+      await update(turn.client, turn.session, {
+        sessionUpdate: 'tool_call',
+        toolCallId: `edit-${i}`,
+        title: 'edit',
+        kind: 'edit',
+        status: 'completed',
+        content: [{ type: 'diff', path: `/file-${i}`, oldText: line('old'), newText: line('new') }],
+      })
+    }
+    await say(turn, 'edited')
+  },
   /** `tools`: the names on the MCP server. `tool NAME JSON`: calls one. */
   async tools(turn) {
     const { tools } = await (await mcpOf(turn.session)).listTools()

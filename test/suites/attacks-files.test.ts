@@ -17,6 +17,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { expectHealthy, latenciesDuring } from '../fixtures/latency.ts'
 import { type Answer, type Booted, boot } from '../harness/booted.ts'
 import { until } from '../harness/wait.ts'
 
@@ -333,21 +334,10 @@ describe('what is no file', () => {
 })
 
 describe('work whose cost a droid chooses', () => {
-  async function slowestHealth(work: Promise<unknown>): Promise<{ p99: number; count: number }> {
-    let over = false
-    const done = work.finally(() => {
-      over = true
-    })
-    const times: number[] = []
-    while (!over) {
-      const from = performance.now()
-      await (await fetch(`${booted.server.url}/healthz`)).text()
-      times.push(performance.now() - from)
-    }
-    await done
-    times.sort((a, b) => a - b)
-    return { p99: times[Math.floor(times.length * 0.99)] ?? 0, count: times.length }
-  }
+  let quiet_id: string
+  beforeAll(async () => {
+    quiet_id = await booted.project()
+  })
 
   test('listing a huge directory pages in order, is bounded per workspace, and stops nobody else', async () => {
     const entries = 20_000
@@ -367,14 +357,13 @@ describe('work whose cost a droid chooses', () => {
     expect((await page('019998')).entries.map(({ name }: Answer) => name)).toEqual(['019999', '020000'])
     expect((await page('019998')).next_cursor).toBeNull()
     const kinds = new Set<string>()
-    const many = Array.from({ length: 20 }, async () => {
+    const lists = async () => {
       const { is_error, structured } = await file('list_dir', project_id, { path: 'huge' })
       kinds.add(is_error ? (structured as Answer).error.kind : 'answer')
-    })
-    const { p99, count } = await slowestHealth(Promise.all(many))
-    console.log(`/healthz while 20 listings of ${entries} entries run: p99 ${p99.toFixed(0)} ms of ${count}`)
+    }
+    const many = () => Promise.all(Array.from({ length: 20 }, lists))
+    expectHealthy(`20 listings of ${entries} entries`, await latenciesDuring(booted, quiet_id, many))
     expect([...kinds].sort()).toEqual(['answer', 'exhausted'])
-    expect(p99).toBeLessThan(250)
     await booted.ok('project', { action: 'delete', project_id })
   })
 
@@ -385,14 +374,12 @@ describe('work whose cost a droid chooses', () => {
     await booted.exec(project_id, ['perl', '-e', make])
     // As a file system would: 40 links are followed, and not one more.
     expect((await file('read_file', project_id, { path: 'l1/f' })).is_error).toBe(false)
-    const many = Array.from({ length: 10 }, async (_, index) =>
+    const follows = (_: unknown, index: number) =>
       index % 2
-        ? await file('path_info', project_id, { path: 'l1/f' })
-        : await file('read_file', project_id, { path: 'e/m1/x' }),
-    )
-    const { p99, count } = await slowestHealth(Promise.all(many))
-    console.log(`/healthz while links unfold: p99 ${p99.toFixed(0)} ms of ${count}`)
-    expect(p99).toBeLessThan(250)
+        ? file('path_info', project_id, { path: 'l1/f' })
+        : file('read_file', project_id, { path: 'e/m1/x' })
+    const many = () => Promise.all(Array.from({ length: 10 }, follows))
+    expectHealthy('links that unfold', await latenciesDuring(booted, quiet_id, many))
   })
 })
 

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { asked, attackingCaller, type Schema, tools } from '../fixtures/attacking-caller.ts'
 import { type Droid, dialAs, droid } from '../fixtures/droid-socket.ts'
-import { type Latencies, latenciesDuring, shown } from '../fixtures/latency.ts'
+import { expectHealthy, latenciesDuring } from '../fixtures/latency.ts'
 import { history } from '../fixtures/sessions.ts'
 import { type Booted, boot } from '../harness/booted.ts'
 import { headersFor, resultIn, rpc, send } from '../harness/rpc.ts'
@@ -27,13 +27,6 @@ afterAll(() => booted?.stop())
 
 // Servers are started and deadlines awaited in processor time; a machine may be busy with something else.
 vi.setConfig({ testTimeout: 180_000 })
-
-/** 100 ms, on a machine that has nothing else to do. */
-function expectHealthy(name: string, { healthz, project_get, slowdown }: Latencies): void {
-  const machine = `machine slowed down ${slowdown.toFixed(1)} times`
-  process.stdout.write(`${name}: healthz ${shown(healthz)}; project get ${shown(project_get)}; ${machine}\n`)
-  expect(healthz.p99).toBeLessThan(100 * slowdown)
-}
 
 const declare = (schema: Schema, to = one) => attackingCaller(booted).declare(schema, to)
 const refusal = (schema: Schema) => attackingCaller(booted).refusal(schema, one)

@@ -33,6 +33,7 @@ describe('on behalf of a token', () => {
       name: 'test',
       scope: token.scope,
       token_id: token.id,
+      expires_at: null,
     })
     expect(JSON.stringify(made)).not.toMatch(/oub_/)
   })

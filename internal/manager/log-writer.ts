@@ -29,6 +29,8 @@ type Job = {
   session_id: string
   project_id: string
   events: Numbered[]
+  /** The data of the events, as text: made when they arrive, so that one commit does not do it for all at once. */
+  json: string[]
   done: PromiseWithResolvers<EventsAnswer>
 }
 
@@ -49,6 +51,10 @@ type Open = {
 export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
 
 const mostEvents = 5_000
+/** Of one commit, if it is of several batches: it is put together in one turn of the event loop. */
+const mostCharacters = 1024 * 1024
+
+const textOf = (events: NewEvent[]): string[] => events.map(({ data }) => JSON.stringify(data))
 
 /** Gives events their place behind what the session has. The log is locked and the row is current. */
 export async function writeEvents(
@@ -59,7 +65,7 @@ export async function writeEvents(
 ): Promise<{ change: SessionChange; events: PlacedEvent[] }> {
   const { id: session_id, project_id, root_session_id, next_index } = row
   const place = { session_id, project_id, root_session_id }
-  const json = added.map(({ data }) => JSON.stringify(data))
+  const json = textOf(added)
   const events = added.map((event, at) => ({
     ...event,
     ...place,
@@ -140,19 +146,18 @@ export function createLogWriter(deps: {
     const isOverNow = isOver(open.row.status)
     const isLate = (event: NewEvent, former: boolean) =>
       (isOverNow && event.type === 'status') || (isEnd(event) && former && restarting.has(job.session_id))
-    for (const { seq, former = false, ...event } of job.events) {
+    for (const [at, { seq, former = false, ...event }] of job.events.entries()) {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue
       open.committed_seq = seq
-      if (!isLate(event, former)) add(open, event)
+      if (!isLate(event, former)) add(open, event, job.json[at]!)
     }
     // What is left of it in the container ends, and nothing more of it is sent.
     return open.full ? { unknown: true } : { committed_seq: open.committed_seq }
   }
 
-  function add(open: Open, event: NewEvent): void {
+  function add(open: Open, event: NewEvent, json: string): void {
     if (open.full) return
-    const json = JSON.stringify(event.data)
     const stored = open.stored_bytes + storedSize(json)
     const fits = stored <= open.limit
     const events = fits
@@ -200,7 +205,9 @@ export function createLogWriter(deps: {
     )
     const jobs = given.map((job) => {
       const refused = poison.begin({ project_id: job.project_id, key: keyOf(job), what: 'events' })
-      return refused ? { ...job, events: withoutContent(job.events, refused.message) } : job
+      if (!refused) return job
+      const events = withoutContent(job.events, refused.message)
+      return { ...job, events, json: textOf(events) }
     })
     const answers = jobs.map((job) => receive(job, opened.get(job.session_id), restarting))
     const events = [...opened.values()].flatMap(({ row, added, json, next_index }) =>
@@ -242,9 +249,11 @@ export function createLogWriter(deps: {
 
   function take(): Job[] {
     let events = 0
+    let characters = 0
     const cut = queue.findIndex((job) => {
       events += job.events.length
-      return events > mostEvents
+      characters += sum(job.json.map(({ length }) => length))
+      return events > mostEvents || characters > mostCharacters
     })
     const jobs = cut < 0 ? queue : queue.slice(0, Math.max(1, cut))
     queue = queue.slice(jobs.length)
@@ -255,9 +264,9 @@ export function createLogWriter(deps: {
   async function writeSingly(job: Job): Promise<void> {
     let answer: EventsAnswer | undefined
     try {
-      for (const event of job.events) {
+      for (const [at, event] of job.events.entries()) {
         const done = Promise.withResolvers<EventsAnswer>()
-        await write([{ ...job, events: [event], done }])
+        await write([{ ...job, events: [event], json: [job.json[at]!], done }])
         answer = await done.promise
       }
       job.done.resolve(answer!)
@@ -294,7 +303,7 @@ export function createLogWriter(deps: {
     /** Events of a supervisor; what is committed already is passed over. */
     receive(project_id: string, session_id: string, events: Numbered[]): Promise<EventsAnswer> {
       const done = Promise.withResolvers<EventsAnswer>()
-      queue.push({ project_id, session_id, events, done })
+      queue.push({ project_id, session_id, events, json: textOf(events), done })
       running ??= drain()
       return done.promise
     },

@@ -46,7 +46,7 @@ export async function startOubliette(): Promise<Subject> {
   const home = await mkdtemp(join(tmpdir(), 'oub-bench-'))
   const most = 1_000_000_000
   const config = { rate: { per_token_per_second: most, per_token_burst: most }, log: { level: 'warn' } }
-  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(config))
+  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(config), { mode: 0o600 })
   const token = `oub_${randomBytes(32).toString('hex')}`
   const address = `127.0.0.1:${await freePort()}`
   const { DATABASE_URL: _, ...env } = process.env

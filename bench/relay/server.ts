@@ -31,7 +31,13 @@ export async function startServer(config: object = {}): Promise<{ place: Place; 
     per_container_per_second: 1_000_000,
     per_container_burst: 1_000_000,
   }
-  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify({ rate, log: { level: 'error' }, ...config }))
+  await writeFile(
+    join(home, 'oubliette.jsonc'),
+    JSON.stringify({ rate, log: { level: 'error' }, ...config }),
+    {
+      mode: 0o600,
+    },
+  )
   const env = { ...process.env, OUBLIETTE_HOME: home, OUBLIETTE_ADDRESS: url.slice('http://'.length) }
   // For a profile of the server: BENCH_NODE_FLAGS='--cpu-prof --cpu-prof-dir=/tmp/profile'
   const flags = process.env.BENCH_NODE_FLAGS?.split(' ') ?? []

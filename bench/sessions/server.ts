@@ -52,7 +52,7 @@ export async function startServer(stack: AsyncDisposableStack): Promise<BenchSer
   const embedded = await startEmbedded({ home, log: createLog({ level: 'warn' }) })
   stack.defer(() => embedded.stop())
   const database_url = embedded.url.reveal()
-  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(config))
+  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(config), { mode: 0o600 })
   const token = `oub_${randomBytes(32).toString('hex')}`
   const address = `127.0.0.1:${await freePort()}`
   const flags = process.env.BENCH_NODE_FLAGS?.split(' ') ?? []

@@ -5,11 +5,11 @@ import { up as sessions } from './0002-sessions.ts'
 import { up as callers } from './0003-callers.ts'
 import { up as schedules } from './0004-schedules.ts'
 import { up as callerCalls } from './0005-caller-calls.ts'
-import { up as suspects } from './0007-suspects.ts'
-import { up as authority } from './0008-authority.ts'
-import { up as spending } from './0009-spending.ts'
-import { up as workspaceState } from './0010-workspace-state.ts'
-import { up as quotas } from './0012-quotas.ts'
+import { up as suspects } from './0006-suspects.ts'
+import { up as authority } from './0007-authority.ts'
+import { up as spending } from './0008-spending.ts'
+import { up as workspaceState } from './0009-workspace-state.ts'
+import { up as quotas } from './0010-quotas.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -17,9 +17,9 @@ export const migrations: Record<string, Migration> = {
   '0003-callers': { up: callers },
   '0004-schedules': { up: schedules },
   '0005-caller-calls': { up: callerCalls },
-  '0007-suspects': { up: suspects },
-  '0008-authority': { up: authority },
-  '0009-spending': { up: spending },
-  '0010-workspace-state': { up: workspaceState },
-  '0012-quotas': { up: quotas },
+  '0006-suspects': { up: suspects },
+  '0007-authority': { up: authority },
+  '0008-spending': { up: spending },
+  '0009-workspace-state': { up: workspaceState },
+  '0010-quotas': { up: quotas },
 }

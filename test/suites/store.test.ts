@@ -225,7 +225,7 @@ describe('the store', () => {
   test('makes what sessions of an older release minted theirs, and revokes what outlived them', async () => {
     const { url } = await clone({ empty: true })
     const { db } = await open(url)
-    const before = Object.fromEntries(Object.entries(migrations).filter(([name]) => name < '0008'))
+    const before = Object.fromEntries(Object.entries(migrations).filter(([name]) => name < '0007-authority'))
     await migrate(db, log, before)
     const project_id = '11111111-1111-4111-8111-111111111111'
     await sql`insert into projects (id, name, description, container_type, init_git, workspace_isolation, protected_paths,

@@ -21,7 +21,7 @@ export function refuseNewEmbedded(home: string): void {
   if (rememberedInstance(home) === undefined || hasEmbedded(home)) return
   throw new Fault(
     'conflict',
-    `OUBLIETTE_HOME ${home} belongs to an external database, but DATABASE_URL is not set`,
+    `OUBLIETTE_HOME ${home} belongs to another database: DATABASE_URL is not set, and the home has no embedded one`,
     { hint: `set DATABASE_URL, or database_url in oubliette.jsonc; ${onPurpose(home)}` },
   )
 }

@@ -69,7 +69,7 @@ describe('a home that belongs to an external database', () => {
 
   test('is not started without DATABASE_URL: the line names the variable, and nothing is made or removed', async () => {
     const said = await refusal(booted.server.home, {})
-    expect(said).toMatch(/belongs to an external database, but DATABASE_URL is not set/)
+    expect(said).toMatch(/belongs to another database: DATABASE_URL is not set/)
     expect(await kept()).toBe('precious')
     expect(await readdir(booted.server.home)).not.toContain('postgres')
   })

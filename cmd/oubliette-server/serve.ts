@@ -48,6 +48,9 @@ const mountedDirectories = [
   { name: 'client', read_only: true },
 ]
 
+/** Streams of tokens that are gone with their project end this long after it. */
+const goneTokensMs = 1_000
+
 const version = (): string =>
   (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
 
@@ -120,9 +123,12 @@ export async function serve(settings: Settings): Promise<void> {
     tokens.forget(session_ids)
     // The database tells which tokens end with a session.
     if (session_ids) return
-    endedAmong(store.db, lifetimes.watched()).then(lifetimes.revoke, (error: unknown) =>
-      log.warn('failed to look for revoked tokens', { error }),
-    )
+    // In a moment: the call that deletes a project may be made with a token that goes with it, and is to be answered.
+    const look = () =>
+      endedAmong(store.db, lifetimes.watched()).then(lifetimes.revoke, (error: unknown) =>
+        log.warn('failed to look for revoked tokens', { error }),
+      )
+    setTimeout(look, goneTokensMs).unref()
   }
 
   const client = await installClient(home)

@@ -48,7 +48,7 @@ const mountedDirectories = [
   { name: 'client', read_only: true },
 ]
 
-/** Streams of tokens that are gone with their project end this long after it. */
+/** Streams of tokens that were found to be gone end this much later. */
 const goneTokensMs = 1_000
 
 const version = (): string =>
@@ -123,12 +123,11 @@ export async function serve(settings: Settings): Promise<void> {
     tokens.forget(session_ids)
     // The database tells which tokens end with a session.
     if (session_ids) return
-    // In a moment: the call that deletes a project may be made with a token that goes with it, and is to be answered.
-    const look = () =>
-      endedAmong(store.db, lifetimes.watched()).then(lifetimes.revoke, (error: unknown) =>
-        log.warn('failed to look for revoked tokens', { error }),
-      )
-    setTimeout(look, goneTokensMs).unref()
+    endedAmong(store.db, lifetimes.watched()).then(
+      // In a moment: the call that deletes a project may be made with a token that goes with it, and is to be answered.
+      (ended) => void setTimeout(() => lifetimes.revoke(ended), goneTokensMs).unref(),
+      (error: unknown) => log.warn('failed to look for revoked tokens', { error }),
+    )
   }
 
   const client = await installClient(home)

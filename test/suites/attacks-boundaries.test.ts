@@ -55,7 +55,11 @@ beforeAll(async () => {
 })
 afterAll(() => booted?.stop())
 
-const shown = (id = project_id) => booted.ok('project', { action: 'get', project_id: id })
+/** Without what is measured meanwhile. */
+async function shown(id = project_id): Promise<Answer> {
+  const { disk: _, ...project } = await booted.ok('project', { action: 'get', project_id: id })
+  return project
+}
 const update = (id: string, change: object) => ({ action: 'update', project_id: id, ...change })
 
 describe('project update, by a token of the project and by its droid,', () => {

@@ -4,3 +4,5 @@ import { createLog } from '../../internal/log.ts'
 
 const { url } = await listenForModels(process.argv[2]!, createLog({ level: 'error' }))
 process.send?.({ url })
+// A benchmark that fails must not leave it behind.
+process.once('disconnect', () => process.exit(0))

@@ -27,3 +27,5 @@ const server = createServer({ noDelay: true }, async (request, response) => {
 server.listen(0, '127.0.0.1', () =>
   process.send?.({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }),
 )
+// A benchmark that fails must not leave it behind.
+process.once('disconnect', () => process.exit(0))

@@ -33,7 +33,13 @@ const store = await openStore({
 stack.defer(() => store.close())
 /** Nothing ends a benchmark. */
 const poison = { begin: () => undefined, isSuspect: () => false, close() {} }
-const writer = createLogWriter({ store, poison, session_mb: 1_048_576, onCommit: () => undefined })
+const writer = createLogWriter({
+  store,
+  poison,
+  session_mb: 1_048_576,
+  onCommit: () => undefined,
+  onDoubt: () => undefined,
+})
 
 /** As supervisors do it: every session has one batch under way, and the next when it is committed. */
 async function durable(): Promise<number> {

@@ -3,7 +3,7 @@
 export type Capped = { push(data: Buffer): void; text(): string; readonly truncated: boolean }
 
 /** How many bytes of `data` end with a whole character: a cut must not leave half of one. */
-function wholeCharacters(data: Buffer): number {
+export function wholeCharacters(data: Buffer): number {
   for (let back = 1; back <= Math.min(4, data.length); back++) {
     const byte = data[data.length - back]!
     if ((byte & 0b1100_0000) === 0b1000_0000) continue

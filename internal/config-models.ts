@@ -38,6 +38,14 @@ export const droidSchema = z.strictObject({
     .describe(
       'Model providers that it can use through the model gateway; the first with a credential is used.',
     ),
+  memory_mb: z
+    .int()
+    .min(1)
+    .max(1_048_576)
+    .optional()
+    .describe(
+      'Memory that one session of it is expected to take, in MiB, which admission counts against `limits.memory_mb`. If left out: claude 320, codex 200, gemini 330, opencode 480, droid 260, another acp droid 256, shell 8.',
+    ),
 })
 export type DroidConfig = z.infer<typeof droidSchema>
 

@@ -36,7 +36,9 @@ export const limitsSchema = z.strictObject({
     .min(1)
     .max(1000)
     .default(20)
-    .describe('Sessions of one project that are not over.'),
+    .describe(
+      'Sessions of one project that are not over, those that are queued or hibernated included. How many droids run at once is decided by `memory_mb`.',
+    ),
   max_spawns_per_minute: z
     .int()
     .min(1)
@@ -49,7 +51,14 @@ export const limitsSchema = z.strictObject({
     .max(1_000_000)
     .default(100)
     .describe('Model cost of one project in all, in US dollars.'),
-  memory_mb: z.int().min(64).max(1_048_576).default(2048).describe('Memory of the container, in MiB.'),
+  memory_mb: z
+    .int()
+    .min(64)
+    .max(1_048_576)
+    .default(2048)
+    .describe(
+      'Memory of the container, in MiB. Sessions with a running droid share it: a session whose droid does not fit (`droids.*.memory_mb`, and 48 MiB for the supervisor) waits as `queued` until another ends or is hibernated. So 2,048 MiB hold four OpenCode agents at work, whatever `max_active_sessions` is.',
+    ),
   cpus: z.number().min(0.1).max(256).default(2).describe('Processor cores of the container.'),
   pids: z.int().min(16).max(100_000).default(512).describe('Processes and threads in the container.'),
   session_mb: z
@@ -208,11 +217,66 @@ export const configSchema = z.strictObject({
     .max(64 * 1024 * 1024)
     .default(1024 * 1024)
     .describe('How much of stdout and of stderr `container exec` returns.'),
+  execs: z
+    .strictObject({
+      attached: z
+        .int()
+        .min(1)
+        .max(2000)
+        .default(512)
+        .describe('Calls of `container exec` that may wait for their command in one container at once.'),
+      running: z
+        .int()
+        .min(1)
+        .max(1000)
+        .default(64)
+        .describe('Detached commands that may run in one container at once.'),
+      kept: z
+        .int()
+        .min(1)
+        .max(1000)
+        .default(200)
+        .describe('Detached commands of one project that are over and still listed, with their output.'),
+      output_mb: z
+        .number()
+        .min(0.01)
+        .max(1024)
+        .default(8)
+        .describe(
+          'Stored stdout and stored stderr of one detached command, in MiB each; the rest is dropped.',
+        ),
+      total_mb: z
+        .number()
+        .min(0.01)
+        .max(65_536)
+        .default(256)
+        .describe(
+          'Stored output of all detached commands of one container, in MiB; that of the oldest is removed first.',
+        ),
+    })
+    .prefault({})
+    .describe('Commands of `container exec`; beyond these limits a call is refused with `exhausted`.'),
+  heartbeat_seconds: z
+    .number()
+    .min(0.1)
+    .max(60)
+    .default(5)
+    .describe(
+      'How often the supervisor of each container is asked for a sign of life. After three without an answer its connection is closed.',
+    ),
   session_idle_minutes: z
     .number()
     .min(0.1)
     .default(720)
     .describe('An idle session is completed after this long.'),
+  hibernate_minutes: z
+    .number()
+    .min(0)
+    .max(525_600)
+    .default(10)
+    .describe(
+      'The process of an agent that has been idle this long is stopped, if the agent can resume its conversation; the next message starts it again. 0 stops it only when another session needs the memory.',
+    ),
   reconcile_seconds: z.number().min(1).default(30).describe('How often rows and engine are compared.'),
   shutdown_seconds: z.number().min(1).default(20).describe('How long SIGTERM waits for running calls.'),
   watchdog_seconds: z
@@ -222,6 +286,30 @@ export const configSchema = z.strictObject({
     .default(60)
     .describe(
       'The process is ended, for a service manager to start it again, when its event loop has not turned for this long; 0 never ends it.',
+    ),
+  agent_answer_seconds: z
+    .number()
+    .min(1)
+    .max(3600)
+    .default(60)
+    .describe(
+      'How long an agent may take to answer `initialize`, and half of what it may take to open a session; then the session fails.',
+    ),
+  agent_silence_minutes: z
+    .number()
+    .min(0.02)
+    .max(10_080)
+    .default(60)
+    .describe(
+      'An agent that says nothing for this long in a turn, with no tool running and no question open, is ended and its session fails.',
+    ),
+  database_timeout_seconds: z
+    .number()
+    .min(1)
+    .max(600)
+    .default(10)
+    .describe(
+      'How long a query may take, the wait for a connection included; then its call fails with `unavailable` and the connection is replaced.',
     ),
   audit_days: z.int().min(1).default(90).describe('How long audit rows are kept.'),
   schedules: z

@@ -27,6 +27,15 @@ export const defaultDroids: Record<string, DroidConfig> = {
   ),
 }
 
+/** What the processes of one agent take in MiB: what was measured in a short turn, with room for a longer one. */
+export const agentMemoryMb: Record<NonNullable<DroidConfig['agent']>, number> = {
+  claude: 320,
+  codex: 200,
+  gemini: 330,
+  opencode: 480,
+  droid: 260,
+}
+
 /** Environment variables of the server that stand for a credential of their provider, when the config has none. */
 export const credentialVariables: Record<string, string> = {
   anthropic: 'ANTHROPIC_API_KEY',

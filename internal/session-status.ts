@@ -1,5 +1,6 @@
 // The states of a session, for the rooms that store, move, send and show them.
 export const sessionStatuses = [
+  'queued',
   'starting',
   'running',
   'idle',

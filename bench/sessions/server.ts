@@ -18,7 +18,7 @@ const main = resolve(import.meta.dirname, '../../cmd/oubliette-server/main.ts')
 const most = 1_000_000
 const config = {
   rate: { per_token_per_second: most, per_token_burst: most },
-  limits: { max_active_sessions: 1000, max_spawns_per_minute: 10_000, memory_mb: 2048, pids: 4096 },
+  limits: { max_active_sessions: 1000, max_spawns_per_minute: 10_000, memory_mb: 16_384, pids: 4096 },
   log: { level: 'warn' },
 }
 
@@ -28,6 +28,8 @@ export type Answer = {
   last_index: number
   status: string
   finished: boolean
+  hibernated: boolean
+  sessions: Answer[]
   stdout: string
 }
 
@@ -46,13 +48,18 @@ export type BenchServer = {
 
 const peak = (status: string) => Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1024
 
-export async function startServer(stack: AsyncDisposableStack): Promise<BenchServer> {
+export async function startServer(
+  stack: AsyncDisposableStack,
+  more: { config?: object; project?: object } = {},
+): Promise<BenchServer> {
   const home = await mkdtemp(join(tmpdir(), 'oub-bench-'))
   stack.defer(() => rm(home, { recursive: true, force: true }))
   const embedded = await startEmbedded({ home, log: createLog({ level: 'warn' }) })
   stack.defer(() => embedded.stop())
   const database_url = embedded.url.reveal()
-  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(config), { mode: 0o600 })
+  await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify({ ...config, ...more.config }), {
+    mode: 0o600,
+  })
   const token = `oub_${randomBytes(32).toString('hex')}`
   const address = `127.0.0.1:${await freePort()}`
   const flags = process.env.BENCH_NODE_FLAGS?.split(' ') ?? []
@@ -83,7 +90,12 @@ export async function startServer(stack: AsyncDisposableStack): Promise<BenchSer
     if (result.isError) throw new Error(`${name}: ${JSON.stringify(result.structuredContent)}`)
     return result.structuredContent as Answer
   }
-  const { project_id } = await call('project', { action: 'create', name: 'bench', network: 'none' })
+  const { project_id } = await call('project', {
+    action: 'create',
+    name: 'bench',
+    network: 'none',
+    ...more.project,
+  })
   await call('container', { action: 'start', project_id })
   const container = async () => {
     const found = await new Docker().listContainers({

@@ -1,7 +1,7 @@
 // The client as one file, for containers whose image does not have it. Made by the server at its start, which is why it
 // is quick and why its name says what is in it.
 import { createHash } from 'node:crypto'
-import { chmod, mkdir, rename, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, stop } from 'esbuild'
@@ -9,16 +9,11 @@ import { Fault, messageOf } from '../../internal/fault.ts'
 
 const entry = join(dirname(fileURLToPath(import.meta.url)), 'main.ts')
 
-/** So that a shell finds the client by name: it stands next to the bundle and, in mounted containers, next to a node. */
-const launcher = `#!/bin/sh
-here=$(dirname "$0")
-node=node
-if [ -x "$here/node" ]; then node="$here/node"; fi
-exec "$node" "$here/client.mjs" "$@"
-`
+/** What stands beside the bundle, by the name that it has there. */
+const scripts = { 'oubliette-client': 'launcher.sh', 'mcp-bridge': 'mcp-bridge.sh' }
 
 /** The same sources give the same bytes, on every machine. */
-async function bundledClient(): Promise<{ code: Uint8Array; hash: string }> {
+async function bundledClient(): Promise<{ files: [name: string, content: Uint8Array][]; hash: string }> {
   try {
     const { outputFiles } = await build({
       entryPoints: [entry],
@@ -37,8 +32,12 @@ async function bundledClient(): Promise<{ code: Uint8Array; hash: string }> {
       },
       logLevel: 'silent',
     })
-    const code = outputFiles[0]!.contents
-    return { code, hash: createHash('sha256').update(code).update(launcher).digest('hex').slice(0, 16) }
+    const files: [name: string, content: Uint8Array][] = [['client.mjs', outputFiles[0]!.contents]]
+    for (const [name, source] of Object.entries(scripts))
+      files.push([name, await readFile(join(dirname(entry), source))])
+    const hash = createHash('sha256')
+    for (const [, content] of files) hash.update(content)
+    return { files, hash: hash.digest('hex').slice(0, 16) }
   } catch (error) {
     throw new Fault('internal', `the client cannot be bundled: ${messageOf(error)}`, { cause: error })
   } finally {
@@ -47,15 +46,12 @@ async function bundledClient(): Promise<{ code: Uint8Array; hash: string }> {
   }
 }
 
-/** Writes `<into>/<hash>/client.mjs` and the launcher `oubliette-client` beside it. Safe to repeat. */
+/** Writes `<into>/<hash>/client.mjs` and the scripts beside it. Safe to repeat. */
 export async function bundleClient(into: string): Promise<{ directory: string; file: string; hash: string }> {
-  const { code, hash } = await bundledClient()
+  const { files, hash } = await bundledClient()
   const directory = join(into, hash)
   await mkdir(directory, { recursive: true })
-  for (const [name, content] of [
-    ['client.mjs', code],
-    ['oubliette-client', launcher],
-  ] as const) {
+  for (const [name, content] of files) {
     // Renamed into place, because a container may be reading it.
     const fresh = join(directory, `.${name}.${process.pid}`)
     await writeFile(fresh, content)

@@ -29,10 +29,10 @@ export async function call(args: string[], env: NodeJS.ProcessEnv, signal: Abort
   let result: ToolResult
   try {
     const link = openLink(env, signal, () => {})
-    const tools = createTools(link)
+    const tools = createTools(link, signal)
     const [name, json] = args
     if (name === undefined) {
-      await print({ tools: await tools.list(signal) })
+      await print({ tools: await tools.list() })
       return 0
     }
     const parsed = argumentsOf(json)
@@ -43,7 +43,7 @@ export async function call(args: string[], env: NodeJS.ProcessEnv, signal: Abort
         name === 'session_message' && !('session_id' in parsed) ? { idempotency_key: randomUUID() } : {}
       result = asToolResult(await link.request(name, { ...once, ...parsed }, how))
     } else {
-      const known = (await tools.list(signal)).some((tool) => tool.name === name)
+      const known = (await tools.list()).some((tool) => tool.name === name)
       result = await tools.call(known ? name : `oubliette_${name}`, parsed, how)
     }
   } catch (error) {

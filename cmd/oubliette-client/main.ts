@@ -13,6 +13,7 @@ const help = `oubliette-client ${version}
 
   OUBLIETTE_SOCKET      the server's socket (default /run/oubliette/relay.sock)
   OUBLIETTE_API_KEY     the key of this session (mcp, call)
+  OUBLIETTE_MCP_PORT    the MCP server that the sessions of this container share (mcp; without it: one of its own)
   OUBLIETTE_STATE_DIR   where journals are kept (supervise; default ~/.oubliette)
 `
 
@@ -32,6 +33,17 @@ async function main(args: string[]): Promise<number> {
     case 'mcp': {
       const { serveMcp } = await import('./mcp.ts')
       return serveMcp(process.env, stop.signal)
+    }
+    // Started by the supervisor only.
+    case 'mcp-shared': {
+      const { shareMcp } = await import('./mcp-shared.ts')
+      const log = createLog()
+      // What one session did does not end the others.
+      process.on('uncaughtException', (error) =>
+        log.error('failed to handle a message of a droid', { error }),
+      )
+      await shareMcp(process.env, stop.signal)
+      return 0
     }
     case 'call': {
       const { call } = await import('./call.ts')

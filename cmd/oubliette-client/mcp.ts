@@ -1,8 +1,10 @@
-// The droid's MCP server on stdio: one list of what this session may use, calls passed on as they come. It ends when its
-// stdin does or its parent is gone, so that none is left behind by an agent that died.
+// The droid's MCP server: one list of what this session may use, calls passed on as they come. One process of a container
+// serves all its sessions (`mcp-shared.ts`), and what a droid starts only joins its stdio with that one (`mcp-bridge.sh`). Where
+// that is not possible the server runs in the process that the droid started. It then ends when its stdin does or its
+// parent is gone, so that none is left behind by an agent that died.
 import { Server } from '@modelcontextprotocol/server'
-import { type StdioServerHandle, serveStdio } from '@modelcontextprotocol/server/stdio'
-import { toFault } from '../../internal/fault.ts'
+import { type StdioServerHandle, StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio'
+import { Fault, toFault } from '../../internal/fault.ts'
 import type { Progress } from '../../internal/relay/peer.ts'
 import { openLink } from './link.ts'
 import { asFailure, createTools, type Tools } from './tools.ts'
@@ -10,17 +12,25 @@ import { version } from './version.ts'
 
 /** Some agents give a call up after a minute without a sign of life. */
 const ALIVE_MS = 15_000
-const PARENT_MS = 2000
+export const PARENT_MS = 2000
+/** Of one droid; more are refused. */
+const CALLS_AT_ONCE = 2048
 
-function makeServer(tools: Tools): Server {
+type Calls = { open: number }
+
+function makeServer(tools: Tools, calls: Calls): Server {
   const server = new Server(
     { name: 'oubliette', version },
     { capabilities: { tools: { listChanged: true } } },
   )
-  server.setRequestHandler('tools/list', async (_request, context) => ({
-    tools: (await tools.list(context.mcpReq.signal)) as never,
-  }))
+  server.setRequestHandler('tools/list', async () => ({ tools: (await tools.list()) as never }))
   server.setRequestHandler('tools/call', async (request, context) => {
+    if (calls.open >= CALLS_AT_ONCE)
+      return asFailure(
+        new Fault('exhausted', `this session has ${calls.open} calls under way`, {
+          hint: 'wait for some of them',
+        }),
+      ) as never
     const token = context.mcpReq._meta?.progressToken
     let step = 0
     const tell = (update: Progress) => {
@@ -36,6 +46,7 @@ function makeServer(tools: Tools): Server {
         .catch(() => {})
     }
     const alive = setInterval(() => tell({ progress: step, message: 'waiting' }), ALIVE_MS)
+    calls.open++
     try {
       const { name, arguments: args = {} } = request.params
       return (await tools.call(name, args, { signal: context.mcpReq.signal, on_progress: tell })) as never
@@ -43,6 +54,7 @@ function makeServer(tools: Tools): Server {
       if (context.mcpReq.signal.aborted) throw error
       return asFailure(toFault(error)) as never
     } finally {
+      calls.open--
       clearInterval(alive)
     }
   })
@@ -61,19 +73,30 @@ async function parentGone(signal: AbortSignal): Promise<void> {
   })
 }
 
-export async function serveMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<number> {
+/** `env` has the key of the session and the server's socket. The connection to the server ends with the signal. */
+export function serveSession(
+  env: NodeJS.ProcessEnv,
+  transport: StdioServerTransport,
+  signal: AbortSignal,
+): StdioServerHandle {
   const servers = new Set<Server>()
   const link = openLink(env, signal, () => {
     // Nobody listens yet, or not any more: then nobody misses it.
     for (const server of servers) void server.sendToolListChanged().catch(() => {})
   })
-  const tools = createTools(link)
-  const serving: StdioServerHandle = serveStdio(() => {
-    const server = makeServer(tools)
+  const tools = createTools(link, signal)
+  const calls = { open: 0 }
+  const newServer = () => {
+    const server = makeServer(tools, calls)
     servers.add(server)
     server.onclose = () => servers.delete(server)
     return server
-  })
+  }
+  return serveStdio(newServer, { transport })
+}
+
+export async function serveMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<number> {
+  const serving = serveSession(env, new StdioServerTransport(), signal)
   await parentGone(signal)
   await serving.close()
   return 0

@@ -1,38 +1,49 @@
-// Brings one session's journal to the server: one batch under way at a time, the next when it is committed, again from
-// the last committed event after each new connection.
-import { setTimeout as delay } from 'node:timers/promises'
+// Brings one session's journal to the server: one batch under way at a time, the next when it is committed and it is this
+// session's turn, again from the last committed event after each new connection.
 import { messageOf } from '../../internal/fault.ts'
 import { jsonBounds, measureJson } from '../../internal/json-bounds.ts'
 import type { Log } from '../../internal/log.ts'
 import type { Journal } from '../../internal/relay/journal.ts'
 import { type Peer, RawJson } from '../../internal/relay/peer.ts'
 import type { EventsAnswer } from '../../internal/relay/protocol.ts'
+import type { UplinkShare } from './uplink-share.ts'
 
-const BATCH_BYTES = 256 * 1024
 /** Whatever is in it, less than this has no more values than a frame may hold. */
 const DENSE_BATCH_BYTES = 32 * 1024
-const PAUSE_MS = 2000
+const FIRST_PAUSE_MS = 50
+const LONGEST_PAUSE_MS = 2000
 
 export interface Sender {
   attach(peer: Peer, committed_seq: number): void
   /** There may be something new. */
   kick(): void
+  /** Nothing more of it is sent. */
+  stop(): void
   readonly all_committed: boolean
+  readonly connected: boolean
+  /** The server may have everything up to this number. */
+  readonly sent_seq: number
 }
 
 export function createSender(options: {
   session_id: string
   journal: Journal
+  share: UplinkShare
   log: Log
   on_unknown(): void
   on_committed(): void
+  on_disconnected(): void
 }): Sender {
   const { session_id, journal, log } = options
   let peer: Peer | undefined
-  let sending = false
+  let failures = 0
+  let pausing = false
+  let stopped = false
+  // What was found on the disk may have been sent before this process was started.
+  let sent_seq = journal.next_seq - 1
 
-  function nextBatch() {
-    const batch = journal.read(journal.acked_seq + 1, BATCH_BYTES)
+  function nextBatch(max_bytes: number) {
+    const batch = journal.read(journal.acked_seq + 1, max_bytes)
     if (!batch) return undefined
     const { things, commas } = measureJson(batch.events, jsonBounds.values)
     // The frame around it has a few of its own.
@@ -40,43 +51,68 @@ export function createSender(options: {
     return journal.read(journal.acked_seq + 1, DENSE_BATCH_BYTES)
   }
 
-  async function pump(): Promise<void> {
-    if (sending) return
-    sending = true
-    let failures = 0
+  /** A server that does not take events is asked again after a while. */
+  function pause(error: unknown): void {
+    log.warn('events were not taken', { session_id, why: messageOf(error) })
+    pausing = true
+    setTimeout(
+      () => {
+        pausing = false
+        kick()
+      },
+      Math.min(FIRST_PAUSE_MS * 2 ** failures++, LONGEST_PAUSE_MS),
+    )
+  }
+
+  async function send(to: Peer, events: string): Promise<void> {
+    const params = new RawJson(`{"session_id":${JSON.stringify(session_id)},"events":[${events}]}`)
     try {
-      while (peer?.open) {
-        const to = peer
-        const batch = nextBatch()
-        if (!batch) break
-        const params = new RawJson(`{"session_id":${JSON.stringify(session_id)},"events":[${batch.events}]}`)
-        try {
-          const answer = (await to.request('events', params)) as EventsAnswer
-          failures = 0
-          if ('unknown' in answer) return options.on_unknown()
-          journal.ack(answer.committed_seq)
-          options.on_committed()
-        } catch (error) {
-          if (!to.open) continue
-          log.warn('events were not taken', { session_id, why: messageOf(error) })
-          await delay(Math.min(50 * 2 ** failures++, PAUSE_MS))
-        }
+      const answer = (await to.request('events', params)) as EventsAnswer
+      failures = 0
+      if ('unknown' in answer) {
+        stopped = true
+        return options.on_unknown()
       }
-    } finally {
-      sending = false
+      journal.ack(answer.committed_seq)
+      options.on_committed()
+    } catch (error) {
+      if (to.open) pause(error)
     }
   }
+
+  const kick = options.share.join({
+    send(max_bytes) {
+      if (!peer?.open || pausing || stopped) return undefined
+      const batch = nextBatch(max_bytes)
+      if (!batch) return undefined
+      sent_seq = Math.max(sent_seq, batch.last_seq)
+      return { bytes: batch.events.length, settled: send(peer, batch.events) }
+    },
+    backlog_bytes: () => journal.backlog_bytes,
+  })
 
   return {
     attach(to, committed_seq) {
       peer = to
+      void to.closed.then(() => {
+        if (peer === to) options.on_disconnected()
+      })
       journal.ack(committed_seq)
       journal.skipTo(committed_seq + 1)
-      void pump()
+      kick()
     },
-    kick: () => void pump(),
+    kick,
+    stop() {
+      stopped = true
+    },
     get all_committed() {
       return journal.acked_seq === journal.next_seq - 1
+    },
+    get connected() {
+      return peer?.open === true
+    },
+    get sent_seq() {
+      return sent_seq
     },
   }
 }

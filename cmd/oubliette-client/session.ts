@@ -1,16 +1,18 @@
 // One session as the supervisor keeps it: its droid, its turns one after another, its journal.
 //
 //   start ─▶ running ⇄ idle ─▶ completed | failed | cancelled ─▶ start (resume) …
-//              ⇅
+//              ⇅           └─▶ hibernated ─▶ start (resume) …
 //            waiting (for the answer to a permission request)
 import { join } from 'node:path'
-import type { Droid, DroidEvent, Sink } from '../../internal/droid/droid.ts'
+import type { Droid, DroidEvent, Sink, TurnEnd } from '../../internal/droid/droid.ts'
 import { Fault, messageOf } from '../../internal/fault.ts'
 import { openDone } from '../../internal/relay/done.ts'
 import { openJournal } from '../../internal/relay/journal.ts'
 import type * as protocol from '../../internal/relay/protocol.ts'
+import { restartedReason } from '../../internal/relay/wire.ts'
 import type { Around } from './around.ts'
 import { placeAttachments } from './attachments.ts'
+import { createBacklog } from './backlog.ts'
 import { loadRecord, lookBack, saveRecord } from './record.ts'
 import { createSender } from './sender.ts'
 import { startDroid } from './start-droid.ts'
@@ -32,21 +34,31 @@ export function openSession(
     directory,
     limit_bytes: around.journal_limit_bytes,
     on_append: () => sender.kick(),
-    on_room: () => {
-      roomy.resolve()
-      roomy = Promise.withResolvers()
-    },
+    on_room: () => lookForRoom(),
     on_error: (error) => around.log.warn('the journal cannot be written', { session_id, error }),
   })
   const sender = createSender({
     session_id,
     journal,
+    share: around.share,
     log: around.log,
     on_unknown: () => on_unknown({ drop }),
     on_committed: () => {
       if (!record.live && sender.all_committed) journal.settle()
+      lookForRoom()
     },
+    on_disconnected: () => lookForRoom(),
   })
+  /** Whoever prints faster than the server commits is not read until there is less to send. */
+  const isCrowded = () =>
+    journal.full || (sender.connected && journal.backlog_bytes >= around.share.ahead_bytes)
+  const wakeReaders = () => {
+    roomy.resolve()
+    roomy = Promise.withResolvers()
+  }
+  const lookForRoom = () => {
+    if (!isCrowded()) wakeReaders()
+  }
   const done = openDone(join(directory, 'commands.jsonl'))
   const record = loadRecord(directory, session_id)
   const requires = new Set<string>()
@@ -62,11 +74,18 @@ export function openSession(
   let dropped = false
   /** Told with the first status after the start. */
   let opening: Record<string, unknown> = {}
+  let resumable = false
+  /** What callers should know of this life of the droid for as long as it lasts. */
+  let remark: string | undefined
 
-  const emit = (event: DroidEvent) =>
+  const backlog = createBacklog(journal, sender)
+  const emit = (event: DroidEvent) => {
+    if (dropped || !backlog.accepts(event)) return
     // What went through the model gateway is counted there; what the agent says of it is only told.
-    void journal.append(metered && counts.has(event.type) ? { ...event, metered: true } : event)
+    journal.append(metered && counts.has(event.type) ? { ...event, metered: true } : event)
+  }
   const save = () => {
+    if (dropped) return
     journal.flush()
     try {
       saveRecord(directory, record)
@@ -77,7 +96,8 @@ export function openSession(
   }
   const setStatus = (status: string, more: Record<string, unknown> = {}) => {
     record.status = status
-    emit({ type: 'status', status, ...(current ? { turn_id: current } : {}), ...opening, ...more })
+    const reason = remark === undefined ? {} : { reason: remark }
+    emit({ type: 'status', status, ...(current ? { turn_id: current } : {}), ...reason, ...opening, ...more })
     opening = {}
   }
   const complete = (turn_id: string, end: Record<string, unknown>) => {
@@ -91,8 +111,11 @@ export function openSession(
     queue = []
     for (const turn_id of record.open_turns) complete(turn_id, { final_text: '', stop_reason: 'not_run' })
     requires.clear()
+    const discarded = backlog.takeDiscarded()
+    if (discarded) emit(discarded)
     setStatus(status, more)
     save()
+    backlog.reset()
   }
 
   const sink: Sink = {
@@ -107,24 +130,27 @@ export function openSession(
       if (requires.size > 0) setStatus('waiting', { requires: [...requires] })
       else setStatus('running')
     },
-    room: () => (journal.full && !dropped ? roomy.promise : undefined),
+    room: () => (isCrowded() && !dropped && !backlog.ending ? roomy.promise : undefined),
   }
 
   async function runTurns(by: Droid): Promise<void> {
     for (let turn = queue.shift(); turn && droid === by && record.live; turn = queue.shift()) {
       current = turn.turn_id
+      backlog.reset()
       setStatus('running')
       // Sent now: while the process is started nothing else can be, and its first words would wait behind this.
       journal.flush()
-      let end: Record<string, unknown>
+      let end: TurnEnd
       try {
         end = await by.turn({ ...turn, files: placeAttachments(turn, workspace_dir) })
       } catch (error) {
         end = { final_text: '', stop_reason: 'error', error: messageOf(error) }
       }
-      complete(turn.turn_id, end)
+      const { out_of_memory, ...told } = end
+      complete(turn.turn_id, told)
       current = undefined
-      if (queue.length === 0 && droid === by && record.live) setStatus('idle')
+      if (queue.length === 0 && droid === by && record.live)
+        setStatus('idle', out_of_memory === undefined ? {} : { reason: out_of_memory })
       save()
     }
   }
@@ -156,9 +182,10 @@ export function openSession(
   async function drop(): Promise<void> {
     record.live = false
     dropped = true
+    sender.stop()
     queue = []
     // Whoever waits for room waits in vain.
-    roomy.resolve()
+    wakeReaders()
     await droid?.end(0)
     journal.remove()
   }
@@ -169,6 +196,7 @@ export function openSession(
       if (record.live) throw new Fault('conflict', `session ${session_id} is running already`)
       journal.skipTo(command.next_seq ?? 0)
       workspace_dir = command.workspace_dir
+      remark = undefined
       metered = command.provider !== undefined
       const made = startDroid(command, around, sink)
       Object.assign(record, { live: true, status: 'starting', agent_session_id: null, open_turns: [] })
@@ -187,6 +215,9 @@ export function openSession(
         ({ agent_session_id, ...how }) => {
           if (droid !== made || !record.live) return
           record.agent_session_id = agent_session_id
+          resumable = how.resumable
+          if (how.why_not_resumed !== undefined)
+            remark = `the conversation could not be resumed: ${how.why_not_resumed}`
           opening = agent_session_id === null ? {} : { agent_session_id, ...how }
           if (queue.length === 0) setStatus('idle')
           save()
@@ -212,15 +243,34 @@ export function openSession(
         complete(target, { final_text: '', stop_reason: 'cancelled' })
         return save()
       }
+      backlog.interrupt()
       // Not waited for: how the turn ended is told by its completion.
       void droid?.cancel(grace_seconds === undefined ? GRACE_MS : grace_seconds * 1000)
     },
     async end({ status = 'completed', reason, grace_seconds }: protocol.EndCommand) {
-      if (record.live && droid)
+      if (record.live && droid) {
+        if (current) backlog.interrupt()
+        backlog.end()
+        // What it prints from now on is read and, beyond the bound, discarded.
+        wakeReaders()
         close(droid, grace_seconds === undefined ? GRACE_MS : grace_seconds * 1000, () =>
           finish(status, reason === undefined ? {} : { reason }),
         )
+      }
       await closing
+    },
+    async hibernate() {
+      if (!record.live || !droid) return
+      const busy = record.status !== 'idle' || looping || queue.length > 0 || requires.size > 0
+      if (busy || !resumable)
+        throw new Fault('conflict', `session ${session_id} ${busy ? 'has a turn' : 'cannot be resumed'}`)
+      record.live = false
+      closing = droid.end(GRACE_MS)
+      await closing
+      droid = undefined
+      save()
+      // Otherwise the next commit does it.
+      if (sender.all_committed) journal.settle()
     },
     async permission_answer({ request_id, outcome }: protocol.PermissionAnswer) {
       if (!droid?.answer(request_id, outcome))
@@ -239,7 +289,7 @@ export function openSession(
       if (record.live && !past.over) {
         for (const turn_id of [...record.open_turns])
           complete(turn_id, { final_text: '', stop_reason: 'error', error: 'the container was restarted' })
-        finish('failed', { reason: 'container restarted', agent_session_id: record.agent_session_id })
+        finish('failed', { reason: restartedReason, agent_session_id: record.agent_session_id })
       }
       record.live = false
       saveRecord(directory, record)

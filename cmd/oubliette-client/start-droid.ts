@@ -14,12 +14,16 @@ import { withGit } from './git.ts'
 const isThere = (command: string, path = ''): boolean =>
   command.includes('/') ? existsSync(command) : path.split(':').some((it) => existsSync(join(it, command)))
 
+/** Of a server that names none. */
+const defaultLimits = { answer_seconds: 60, silence_seconds: 3600 }
+
 export function startDroid(command: StartSession, around: Around, sink: Sink): Droid {
   const { session_id, workspace_dir, droid } = command
   const own = {
     OUBLIETTE_SESSION_ID: session_id,
     OUBLIETTE_SOCKET: around.socket,
     OUBLIETTE_MODELS_URL: around.models_url,
+    OUBLIETTE_MCP_PORT: String(around.mcp_port),
     ...(command.api_key === undefined ? {} : { OUBLIETTE_API_KEY: command.api_key }),
   }
   const given = { ...droid.env, ...command.env, ...own }
@@ -68,6 +72,7 @@ export function startDroid(command: StartSession, around: Around, sink: Sink): D
     args: [...(droid.args ?? []), ...(setup.args ?? [])],
     autonomy: command.autonomy ?? 'off',
     setup,
+    ...(command.agent_limits ?? defaultLimits),
     ...(command.resume ? { resume: command.resume } : {}),
     mcp_servers: [{ name: 'oubliette', ...around.client, env: own }],
     sink,

@@ -5,14 +5,25 @@ import { readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { exec } from '../../internal/droid/exec.ts'
+import { memoryBySession } from '../../internal/droid/memory.ts'
+import { noteOutOfMemory } from '../../internal/droid/out-of-memory.ts'
 import { Fault } from '../../internal/fault.ts'
 import type { Log } from '../../internal/log.ts'
 import type { Handlers, Peer } from '../../internal/relay/peer.ts'
-import type { ExecCommand, HelloAnswer, StartSession } from '../../internal/relay/protocol.ts'
+import type {
+  ExecCommand,
+  ExecKill,
+  ExecStart,
+  ExecWait,
+  HelloAnswer,
+  StartSession,
+} from '../../internal/relay/protocol.ts'
 import { PROTOCOL_VERSION } from '../../internal/relay/wire.ts'
 import { lookAround, socketOf } from './around.ts'
+import { openDetached } from './detached.ts'
 import { fitFrame } from './fit-frame.ts'
 import { withGit } from './git.ts'
+import { listenForMcp } from './mcp-listener.ts'
 import { listenForModels } from './models.ts'
 import { openSession, type Session } from './session.ts'
 import { keepConnected } from './uplink.ts'
@@ -24,10 +35,12 @@ const SHUTDOWN_MS = 3000
 
 export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortSignal): Promise<void> {
   const models = await listenForModels(socketOf(env), log)
-  const around = lookAround(env, log, models.url)
+  const mcp = await listenForMcp(socketOf(env), log)
+  const around = lookAround(env, log, { models_url: models.url, mcp_port: mcp.port })
   const boot_id = randomUUID()
   // Asked for once: a droid may delete or rename the directory, and another one then has its name.
   const default_dir = process.cwd()
+  const detached = openDetached(around, default_dir)
   const sessions = new Map<string, Session>()
   let peer: Peer | undefined
 
@@ -52,15 +65,22 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     for (const session of quiet.slice(0, Math.max(0, quiet.length - KEPT))) void forget(session.session_id)
   }
 
-  const past = readdirSync(around.journal_dir)
-    .filter((name) => /^gogol_[0-9a-z]+$/.test(name))
-    .map((name) => ({ name, at: statSync(join(around.journal_dir, name)).mtimeMs }))
+  const past = readdirSync(around.journal_dir, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && /^gogol_[0-9a-z]+$/.test(entry.name))
+    .map(({ name }) => ({ name, at: statSync(join(around.journal_dir, name)).mtimeMs }))
     .sort((a, b) => a.at - b.at)
-  for (const { name } of past) open(name).recover()
+  for (const { name } of past)
+    try {
+      open(name).recover()
+    } catch (error) {
+      // A droid has written or locked it. The server fails the session, which nobody holds any more.
+      log.warn('failed to recover a session', { session_id: name, error })
+      sessions.delete(name)
+    }
   prune()
 
   const passOn =
-    (name: 'prompt' | 'cancel' | 'end' | 'permission_answer') =>
+    (name: 'prompt' | 'cancel' | 'end' | 'permission_answer' | 'hibernate') =>
     (params: unknown): Promise<unknown> => {
       const command = params as { session_id: string; command_id: string }
       return known(command.session_id).execute(name, command)
@@ -77,12 +97,14 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     cancel: passOn('cancel'),
     end: passOn('end'),
     permission_answer: passOn('permission_answer'),
+    hibernate: passOn('hibernate'),
     async forget(params) {
       await forget((params as { session_id: string }).session_id)
       return { accepted: true }
     },
     async exec(params, call) {
       const { git_key, ...request } = params as ExecCommand
+      let told = 0
       const env = withGit({ ...around.env, ...request.env }, around, git_key)
       const result = await exec(
         { ...request, env },
@@ -92,16 +114,26 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
           scratch_dir: around.scratch_dir,
           pipes: around.pipes,
           signal: call.signal,
+          on_output: (message) => call.progress({ progress: ++told, message }),
         },
       )
       return fitFrame(result)
     },
+    exec_start: (params) => detached.start(params as ExecStart),
+    exec_wait: (params, { signal: over }) => detached.wait(params as ExecWait, over),
+    exec_kill: (params) => detached.kill(params as ExecKill),
     ping: () => ({ now: new Date().toISOString() }),
-    state: () => ({
-      boot_id,
-      rss_bytes: process.memoryUsage.rss(),
-      sessions: [...sessions.values()].filter((it) => !it.quiet).map((it) => it.state()),
-    }),
+    state: () => {
+      const memory = memoryBySession()
+      noteOutOfMemory()
+      return {
+        boot_id,
+        rss_bytes: process.memoryUsage.rss(),
+        sessions: [...sessions.values()]
+          .filter((it) => !it.quiet)
+          .map((it) => ({ ...it.state(), memory_bytes: memory.get(it.session_id) ?? 0 })),
+      }
+    },
   }
 
   await keepConnected({
@@ -116,6 +148,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       proof: around.proof(),
       boot_id,
       sessions: [...sessions.values()].filter((it) => !it.quiet).map((it) => it.state()),
+      execs: detached.state(),
     }),
     connected(to, raw) {
       const answer = raw as HelloAnswer
@@ -123,6 +156,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       for (const session_id of answer.unknown) void forget(session_id)
       for (const [session_id, session] of sessions)
         session.sender.attach(to, answer.committed[session_id] ?? session.acked_seq)
+      detached.connected(to, answer)
     },
   })
   // A droid that waits for a server that is away must not hold the container up.
@@ -132,4 +166,5 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   ])
   around.pipes.dispose()
   models.close()
+  mcp.close()
 }

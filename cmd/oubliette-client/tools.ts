@@ -20,7 +20,8 @@ type Route = { method: 'oubliette_call_tool' | 'caller_tool'; tool: string }
 const PATIENCE_MS = 20_000
 
 export interface Tools {
-  list(signal: AbortSignal): Promise<Tool[]>
+  /** As they are now. However many ask at once, the server is asked once, and once more for those who came meanwhile. */
+  list(): Promise<Tool[]>
   call(
     name: string,
     args: Record<string, unknown>,
@@ -46,17 +47,35 @@ export function asFailure(fault: Fault): ToolResult {
 const visibleName = (own: string) =>
   own.startsWith('mcp__') || own.startsWith('oubliette_') ? own : `oubliette_${own}`
 
-export function createTools(link: Link): Tools {
+/** `signal` ends what is under way when the link ends. */
+export function createTools(link: Link, signal: AbortSignal): Tools {
   let routes = new Map<string, Route>()
+  let asking: Promise<Tool[]> | undefined
+  let next: Promise<Tool[]> | undefined
 
-  async function list(signal: AbortSignal): Promise<Tool[]> {
-    const ask = async (method: string) => {
+  function list(): Promise<Tool[]> {
+    if (!asking) {
+      asking = ask().finally(() => {
+        asking = undefined
+      })
+      return asking
+    }
+    const begin = () => {
+      next = undefined
+      return list()
+    }
+    next ??= asking.then(begin, begin)
+    return next
+  }
+
+  async function ask(): Promise<Tool[]> {
+    const toolsOf = async (method: string) => {
       const answer = (await link.request(method, {}, { signal, patience_ms: PATIENCE_MS })) as {
         tools?: Tool[]
       }
       return answer.tools ?? []
     }
-    const [own, callers] = await Promise.all([ask('oubliette_tools'), ask('caller_tools')])
+    const [own, callers] = await Promise.all([toolsOf('oubliette_tools'), toolsOf('caller_tools')])
     const found = new Map<string, Route>()
     const tools: Tool[] = []
     for (const tool of own) {
@@ -85,7 +104,7 @@ export function createTools(link: Link): Tools {
   return {
     list,
     async call(name, args, options) {
-      if (!routes.has(name)) await list(options.signal)
+      if (!routes.has(name)) await list()
       const route = routes.get(name) ?? flat(name)
       if (!route)
         throw new Fault('not_found', `no tool "${name}"`, {

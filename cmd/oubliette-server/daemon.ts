@@ -11,7 +11,11 @@ export function baseUrl(settings: Settings): string {
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
 }
 
-export type Readiness = { ready: boolean; body: Record<string, unknown> }
+/** `up`: it serves, though perhaps with a full disk, which refuses some calls. */
+export type Readiness = { ready: boolean; up: boolean; body: Record<string, unknown> }
+
+const onlyDisk = ({ missing }: { missing?: unknown }): boolean =>
+  Array.isArray(missing) && missing.every((name) => name === 'disk')
 
 /** What `/readyz` says; undefined when nobody of ours answers there. */
 export async function readiness(url: string): Promise<Readiness | undefined> {
@@ -20,17 +24,17 @@ export async function readiness(url: string): Promise<Readiness | undefined> {
     const body: unknown = await response.json()
     if (typeof body !== 'object' || body === null || (!response.ok && response.status !== 503))
       return undefined
-    return { ready: response.ok, body: body as Record<string, unknown> }
+    return { ready: response.ok, up: response.ok || onlyDisk(body), body: body as Record<string, unknown> }
   } catch {
     return undefined
   }
 }
 
-/** Until it is ready; false when the time is over or `gone` says that there is nothing left to wait for. */
+/** Until it is up; false when the time is over or `gone` says that there is nothing left to wait for. */
 export async function untilReady(url: string, deadline_ms: number, gone: () => boolean): Promise<boolean> {
   const deadline = performance.now() + deadline_ms
   while (performance.now() < deadline && !gone()) {
-    if ((await readiness(url))?.ready) return true
+    if ((await readiness(url))?.up) return true
     await sleep(50)
   }
   return false

@@ -37,6 +37,8 @@ export function noteOf(event: RunEvent): string | undefined {
     case 'error':
       return `✗ ${line(event.message, 500)}`
     case 'status':
+      if (event.status === 'queued')
+        return `… queued at place ${line(event.queue_position)}: ${line(event.reason)}`
       return event.status === 'failed' ? `✗ failed: ${line(event.reason, 500)}` : undefined
     case 'completion':
       return typeof event.error === 'string' && event.exit_code === undefined

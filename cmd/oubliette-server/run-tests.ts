@@ -62,6 +62,8 @@ export function countTests(report: Report): { passed: number; failed: number } {
 }
 
 const agentImages = Object.values(defaultDroids).flatMap(({ image }) => image ?? [])
+/** Of the agent that is put under memory pressure. */
+const chaosImages = [defaultDroids.opencode?.image ?? []].flat()
 
 async function runVitest(filters: string[], env: NodeJS.ProcessEnv) {
   const folder = mkdtempSync(join(tmpdir(), 'oubliette-test-'))
@@ -101,7 +103,7 @@ async function run(args: string[]): Promise<number> {
   try {
     const begun = performance.now()
     const progress = createProgress()
-    await setUp(settings(), progress, { also: values.agents ? agentImages : [] })
+    await setUp(settings(), progress, { also: values.agents ? agentImages : values.chaos ? chaosImages : [] })
     progress.step(`set-up took ${((performance.now() - begun) / 1000).toFixed(1)} s`)
     const failed = filters.length === 0 ? await failedChecks() : 0
     // One of these kills the engine under everything that runs in it.

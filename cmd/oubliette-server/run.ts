@@ -18,7 +18,7 @@ const interrupted_code = 130
 
 /** Its banner is not what somebody wants to read who pipes the droid's answer on. */
 async function bringUp(config: Settings): Promise<void> {
-  if ((await readiness(baseUrl(config)))?.ready) return
+  if ((await readiness(baseUrl(config)))?.up) return
   const main = join(import.meta.dirname, 'main.ts')
   const child = spawn(process.execPath, [...process.execArgv, main, 'up', '--detach'], {
     stdio: ['ignore', 'ignore', 'inherit'],

@@ -29,6 +29,7 @@ import { createDocker } from '../../internal/runtime/docker.ts'
 import { createStage } from '../../internal/runtime/stage.ts'
 import { startEmbedded } from '../../internal/store/embedded.ts'
 import { instanceId, knownInstance } from '../../internal/store/instance.ts'
+import { createMcpSessionRows } from '../../internal/store/mcp-sessions.ts'
 import { migrate } from '../../internal/store/migrate.ts'
 import { openStore } from '../../internal/store/open.ts'
 import { becomeSoleServer } from '../../internal/store/sole-server.ts'
@@ -48,6 +49,8 @@ const mountedDirectories = [
   { name: 'client', read_only: true },
 ]
 
+const migrationSeconds = 3_600
+
 /** Streams of tokens that were found to be gone end this much later. */
 const goneTokensMs = 1_000
 
@@ -63,13 +66,24 @@ async function openDatabase(settings: Settings, log: Log, stack: AsyncDisposable
     stack.defer(() => embedded.stop())
     database_url = embedded.url
   }
-  const store = await openStore({ database_url, log })
+  const store = await openStore({
+    database_url,
+    log,
+    timeout_seconds: settings.config.database_timeout_seconds,
+  })
   stack.defer(() => store.close())
   // Before anything is written into a database that may be the wrong one.
   refuseOther(home, await knownInstance(store.db), settings.database_url === undefined)
   const sole = await becomeSoleServer(database_url, log)
   stack.defer(() => sole.release())
-  await migrate(store.db, log)
+  // Changing large tables may take its time.
+  const migrating = await openStore({
+    database_url,
+    log,
+    max_connections: 2,
+    timeout_seconds: migrationSeconds,
+  })
+  await migrate(migrating.db, log).finally(() => migrating.close())
   return { store, lost: sole.lost }
 }
 
@@ -98,6 +112,9 @@ export async function serve(settings: Settings): Promise<void> {
     log,
   })
   await runtime.ping()
+  const watching = new AbortController()
+  stack.defer(() => watching.abort())
+  runtime.watch(watching.signal)
 
   await ensureAdminToken(store.db, home, settings.admin_token)
   const source = tokenSource(store.db, log)
@@ -162,8 +179,11 @@ export async function serve(settings: Settings): Promise<void> {
     instructions,
     lifetimes,
     streams,
+    rows: createMcpSessionRows(store.db),
     log,
   })
+  // Before a container can say anything that a client is to be told.
+  await mcp.load()
   notify = createSessionNotices({
     notify: mcp.notify,
     declaredBy: managers.callerTools.declaredBy,
@@ -186,10 +206,20 @@ export async function serve(settings: Settings): Promise<void> {
     mcp,
     follow: createFollow(managers),
     readiness: {
-      database: async (signal) => await store.ping(signal),
-      engine: async (signal) => void (await runtime.ping(signal)),
+      database: { check: store.ping, refuses: ['every tool'] },
+      engine: {
+        check: async (signal) => void (await runtime.ping(signal)),
+        refuses: [
+          'container start',
+          'container stop',
+          'image_rebuild',
+          'session spawn in stopped containers',
+        ],
+      },
       relay: managers.relayReady,
+      disk: { check: async () => managers.disk.requireFree(), refuses: managers.disk.refused },
     },
+    degraded: managers.degraded,
     log,
   })
   const revoked = await onTokenChange(store, (token_id) => {
@@ -199,6 +229,7 @@ export async function serve(settings: Settings): Promise<void> {
     lifetimes.revoke([token_id])
   })
   stack.defer(revoked)
+  await managers.audit.settleAbandoned()
   await managers.listen()
   const { url } = await http.listen()
   stack.defer(() => http.close(config.shutdown_seconds))

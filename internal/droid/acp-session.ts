@@ -1,11 +1,16 @@
-// The opening of a conversation with an agent: who we are, what it can, a new session or an old one taken up again.
-import type { ClientContext, McpServer, SessionConfigOption, Stream } from '@agentclientprotocol/sdk'
+// The opening of a conversation with an agent: who we are, what it can, a new session or an old one taken up again. Every
+// request has a deadline, and the one that was not answered is named.
+import type { InitializeResponse, McpServer, SessionConfigOption, Stream } from '@agentclientprotocol/sdk'
+import { createDeadlines } from '../deadlines.ts'
 import { Fault, messageOf } from '../fault.ts'
 import type { AcpOptions } from './acp.ts'
 import type { AgentSetup } from './agents/agent.ts'
 import type { PermissionOption } from './autonomy.ts'
 
-const OPENING_MS = 120_000
+/** Sessions read files and start MCP servers, and an old one is told from its beginning. */
+const SESSION_FACTOR = 2
+
+type Ask = <T>(method: string, params: Record<string, unknown>) => Promise<T>
 
 type Permission = (
   toolCall: Record<string, unknown>,
@@ -22,7 +27,7 @@ function reasonOf(error: unknown): string {
 }
 
 async function takeUp(
-  context: ClientContext,
+  ask: Ask,
   session: { cwd: string; mcpServers: McpServer[] },
   can: { load: boolean; resume: boolean },
   resume: AcpOptions['resume'],
@@ -32,12 +37,14 @@ async function takeUp(
   const sessionId = resume.agent_session_id
   try {
     // Resuming is loading without telling everything again.
-    const answer = await context.request<{ configOptions?: SessionConfigOption[] | null } | null>(
+    const answer = await ask<{ configOptions?: SessionConfigOption[] | null } | null>(
       can.resume ? 'session/resume' : 'session/load',
       { ...session, sessionId },
     )
     return { ...answer, sessionId }
   } catch (error) {
+    // One that hangs would not answer the next request either.
+    if (error instanceof Fault) throw error
     // Its memory is gone or was never written: the conversation begins anew, and `resumed` says so.
     return { why_not: reasonOf(error) }
   }
@@ -47,12 +54,7 @@ async function takeUp(
  * How hard to think is refused where it would not be heard; an agent that offers no models has one of its own. One that
  * takes up a conversation need not say again what there is to choose.
  */
-async function choose(
-  context: ClientContext,
-  session: Opened,
-  setup: AgentSetup,
-  resumed: boolean,
-): Promise<void> {
+async function choose(ask: Ask, session: Opened, setup: AgentSetup, resumed: boolean): Promise<void> {
   const { sessionId } = session
   let offered = session.configOptions
   for (const [category, value] of Object.entries(setup.options ?? {})) {
@@ -60,10 +62,11 @@ async function choose(
     if (!option && !resumed && category === 'thought_level')
       throw new Fault('invalid', `the agent takes no reasoning_level for this model: leave "${value}" out`)
     if (!option || option.currentValue === value) continue
-    const answer = await context.request<{ configOptions?: SessionConfigOption[] } | null>(
-      'session/set_config_option',
-      { sessionId, configId: option.id, value },
-    )
+    const answer = await ask<{ configOptions?: SessionConfigOption[] } | null>('session/set_config_option', {
+      sessionId,
+      configId: option.id,
+      value,
+    })
     // One choice can change what else there is to choose.
     offered = answer?.configOptions ?? offered
   }
@@ -78,8 +81,14 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
     )
     .connect(stream)
   const context = connection.agent
+  const deadlines = createDeadlines()
+  const ask: Ask = (method, params) => {
+    const seconds = options.answer_seconds * (method.startsWith('session/') ? SESSION_FACTOR : 1)
+    const late = () => new Fault('timeout', `the agent did not answer ${method} within ${seconds} s`)
+    return deadlines.within(context.request(method, params) as Promise<never>, seconds * 1000, late)
+  }
   const open = async () => {
-    const { agentCapabilities, protocolVersion } = await context.request(acp.methods.agent.initialize, {
+    const { agentCapabilities, protocolVersion } = await ask<InitializeResponse>('initialize', {
       protocolVersion: acp.PROTOCOL_VERSION,
       clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
       clientInfo: { name: 'oubliette', version: '1' },
@@ -87,7 +96,7 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
     if (protocolVersion !== acp.PROTOCOL_VERSION)
       throw new Fault('conflict', `the agent speaks ACP ${protocolVersion}, not ${acp.PROTOCOL_VERSION}`)
     if (options.setup.authenticate !== undefined)
-      await context.request('authenticate', { methodId: options.setup.authenticate })
+      await ask('authenticate', { methodId: options.setup.authenticate })
     const session = {
       cwd: options.workspace_dir,
       ...(options.setup.meta ? { _meta: options.setup.meta } : {}),
@@ -100,28 +109,25 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
       load: agentCapabilities?.loadSession === true,
       resume: agentCapabilities?.sessionCapabilities?.resume != null,
     }
-    const old = await takeUp(context, session, can, options.resume)
+    const old = await takeUp(ask, session, can, options.resume)
     const resumed = 'sessionId' in old
-    const opened: Opened = resumed ? old : await context.request(acp.methods.agent.session.new, session)
-    await choose(context, opened, options.setup, resumed)
+    const opened: Opened = resumed ? old : await ask('session/new', session)
+    await choose(ask, opened, options.setup, resumed)
     return {
       context,
       sessionId: opened.sessionId,
       resumed,
+      resumable: can.load || can.resume,
       ...(!resumed && old.why_not !== undefined ? { why_not_resumed: old.why_not } : {}),
       images: agentCapabilities?.promptCapabilities?.image === true,
     }
   }
-  const late = AbortSignal.timeout(OPENING_MS)
-  const tooLate = new Promise<never>((_, reject) => {
-    late.addEventListener('abort', () =>
-      reject(new Fault('timeout', `the agent did not open a session within ${OPENING_MS / 1000} s`)),
-    )
-  })
   try {
-    return await Promise.race([open(), tooLate])
+    return await open()
   } catch (error) {
     if (error instanceof Fault) throw error
     throw new Fault('unavailable', `the agent did not open a session: ${reasonOf(error)}`, { cause: error })
+  } finally {
+    deadlines.close()
   }
 }

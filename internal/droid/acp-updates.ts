@@ -53,6 +53,8 @@ export interface Updates {
   endTurn(): string
   beginTurn(turn_id: string): void
   readonly last_ms: number
+  /** Tool calls of this turn that were told of and have not finished. */
+  readonly open_calls: number
 }
 
 export function createUpdates(emit: (event: DroidEvent) => void): Updates {
@@ -63,6 +65,7 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
   let final = ''
   let last_ms = 0
   const calls = new Set<unknown>()
+  const open = new Set<unknown>()
 
   const endMessage = () => {
     coalescer.flush()
@@ -77,7 +80,11 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
     told: (tool_call_id) => calls.has(tool_call_id),
     take(update) {
       last_ms = performance.now()
-      if (update.toolCallId !== undefined) calls.add(update.toolCallId)
+      if (update.toolCallId !== undefined) {
+        calls.add(update.toolCallId)
+        if (update.sessionUpdate === 'tool_call') open.add(update.toolCallId)
+        if (finished.has(String(update.status))) open.delete(update.toolCallId)
+      }
       const text = textOf(update)
       if (update.sessionUpdate === 'agent_message_chunk' && text !== undefined) {
         coalescer.push('message', { type: 'delta', ...turn, role: 'assistant' }, text)
@@ -97,6 +104,7 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
       endMessage()
       turn = { turn_id }
       calls.clear()
+      open.clear()
       final = ''
     },
     endTurn() {
@@ -105,6 +113,9 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
     },
     get last_ms() {
       return last_ms
+    },
+    get open_calls() {
+      return open.size
     },
   }
 }

@@ -12,8 +12,10 @@ import type { AgentSetup } from './agents/agent.ts'
 import { type Autonomy, decide, optionFor, type PermissionOption } from './autonomy.ts'
 import type { Droid, DroidTurn, Gone, PermissionOutcome, Sink, TurnEnd } from './droid.ts'
 import { lockLimit, withLockLimit } from './lock-limit.ts'
-import { endProcesses } from './processes.ts'
+import { outOfMemory } from './out-of-memory.ts'
+import { endProcesses, lowerPriority } from './processes.ts'
 import { promptBlocks } from './prompt-blocks.ts'
+import { createSilence } from './silence.ts'
 
 export type AcpOptions = {
   session_id: string
@@ -25,6 +27,10 @@ export type AcpOptions = {
   marked: boolean
   autonomy: Autonomy
   setup: AgentSetup
+  /** How long it may take to answer a request of the opening. */
+  answer_seconds: number
+  /** How long it may be silent in a turn. */
+  silence_seconds: number
   resume?: { agent_session_id: string }
   mcp_servers: { name: string; command: string; args: string[]; env: Record<string, string> }[]
   sink: Sink
@@ -46,13 +52,11 @@ function watch(child: ChildProcess) {
       resolve({ reason: last === '' ? what : `${what}: ${last}`, exit_code, signal })
     }
     child.once('error', (error) => gone(`the agent cannot be started (${error.message})`, null, null))
-    child.once('close', (code, signal) =>
-      gone(
-        signal ? `the agent was ended by ${signal}` : `the agent ended with exit code ${code}`,
-        code,
-        signal,
-      ),
-    )
+    child.once('close', (code, signal) => {
+      const killed = signal === 'SIGKILL' || code === 137
+      const how = signal ? `the agent was ended by ${signal}` : `the agent ended with exit code ${code}`
+      gone((killed ? outOfMemory() : undefined) ?? how, code, signal)
+    })
   })
 }
 
@@ -68,6 +72,7 @@ export function startAcp(options: AcpOptions): Droid {
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
   })
+  lowerPriority(child)
   // Writing to an agent that has gone is not news: its end is told by itself.
   child.stdin.on('error', () => {})
   const died = watch(child)
@@ -78,6 +83,7 @@ export function startAcp(options: AcpOptions): Droid {
   let agent: { context: ClientContext; sessionId: string; images: boolean } | undefined
   let turning: Promise<TurnEnd> | undefined
   let cancelled = false
+  let given_up: string | undefined
 
   async function permission(toolCall: Record<string, unknown>, choices: PermissionOption[]) {
     const answered = (option: string | undefined) => ({
@@ -126,14 +132,26 @@ export function startAcp(options: AcpOptions): Droid {
     if (replaying) await delay(LATE_MS)
     replaying = false
     agent = opened
-    const { sessionId: agent_session_id, resumed, why_not_resumed } = opened
-    return { agent_session_id, resumed, ...(why_not_resumed === undefined ? {} : { why_not_resumed }) }
+    const { sessionId: agent_session_id, resumed, resumable, why_not_resumed } = opened
+    return {
+      agent_session_id,
+      resumed,
+      resumable,
+      ...(why_not_resumed === undefined ? {} : { why_not_resumed }),
+    }
   })
 
   async function settle(): Promise<void> {
     const until = performance.now() + LATE_AT_MOST_MS
     do await delay(LATE_MS)
     while (performance.now() - updates.last_ms < LATE_MS && performance.now() < until)
+  }
+
+  /** It is ended; the session says why, and can be taken up again by a new process. */
+  function giveUp(): string {
+    given_up = `the agent said nothing for ${options.silence_seconds} s and was ended`
+    void endProcesses(mark, child.pid, 0)
+    return given_up
   }
 
   async function prompt(turn: DroidTurn): Promise<TurnEnd> {
@@ -144,12 +162,19 @@ export function startAcp(options: AcpOptions): Droid {
       usage?: unknown
       _meta?: { usage?: unknown }
     }>('session/prompt', { sessionId: agent.sessionId, prompt: promptBlocks(turn, agent.images) })
+    using silence = createSilence({
+      limit_ms: options.silence_seconds * 1000,
+      heard: () => updates.last_ms,
+      // While there is no room for what it says, it is not read.
+      excused: () => asked.size > 0 || updates.open_calls > 0 || sink.room() !== undefined,
+    })
     const outcome = await Promise.race([
       asking.then(
         (answer) => ({ answer }),
         (error) => ({ error: messageOf(error) }),
       ),
       died.then(({ reason }) => ({ error: reason })),
+      silence.over.then(() => ({ error: giveUp() })),
     ])
     await settle()
     const final_text = updates.endTurn()
@@ -169,7 +194,7 @@ export function startAcp(options: AcpOptions): Droid {
   return {
     ready,
     gone: new Promise((resolve) => {
-      void died.then((gone) => !ending && resolve(gone))
+      void died.then((gone) => !ending && resolve({ ...gone, reason: given_up ?? gone.reason }))
     }),
     async turn(turn) {
       cancelled = false

@@ -68,8 +68,9 @@ export function createCoalescer(
       chars += text.length
       if (chars >= max_chars) send(true)
       if (chars === 0 || timer || soon) return
-      if (performance.now() - last_ms > interval_ms) soon = setImmediate(flush)
-      else timer = setTimeout(flush, interval_ms)
+      const left = interval_ms - (performance.now() - last_ms)
+      if (left <= 0) soon = setImmediate(flush)
+      else timer = setTimeout(flush, left)
     },
     flush,
   }

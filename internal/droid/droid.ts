@@ -26,6 +26,8 @@ export type TurnEnd = {
   exit_code?: number
   usage?: unknown
   error?: string
+  /** The kernel ended what it ran for lack of memory. */
+  out_of_memory?: string
 }
 
 export type PermissionOutcome =
@@ -34,9 +36,17 @@ export type PermissionOutcome =
 
 export type Gone = { reason: string; exit_code: number | null; signal: string | null }
 
+export type Ready = {
+  agent_session_id: string | null
+  resumed: boolean
+  why_not_resumed?: string
+  /** A new process could take the conversation up. */
+  resumable: boolean
+}
+
 export interface Droid {
   /** Settles when it can take turns; rejects with a fault that says why it cannot. */
-  readonly ready: Promise<{ agent_session_id: string | null; resumed: boolean; why_not_resumed?: string }>
+  readonly ready: Promise<Ready>
   /** Settles when the agent is gone without having been asked to. */
   readonly gone: Promise<Gone>
   /** One at a time. Settles in every case: a turn that fails ends with a reason, it does not throw. */

@@ -7,6 +7,7 @@ import { Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
+import { lowerPriority } from './processes.ts'
 
 type OutputPipe = {
   /** To be given to the child, and closed here once it has it. */
@@ -105,6 +106,7 @@ export async function spawnPiped(
       detached: true,
     })
     given = true
+    lowerPriority(child)
     return { child, stdout: out.reader ?? child.stdout!, stderr: err.reader ?? child.stderr! }
   } finally {
     letGo(out)

@@ -3,8 +3,24 @@
 // parent is gone), and a limit (which still finds those that have no environment any more). Only a process that sets out to
 // lose all of them escapes, until the container ends.
 import { readdirSync, readFileSync } from 'node:fs'
+import { setPriority } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { limitsCarry } from './lock-limit.ts'
+
+const NICE = 5
+
+/**
+ * Behind the supervisor: however busy the processes of droids are, what they print is read and commands are answered. It
+ * counts within one container only; what a container gets of the machine does not change.
+ */
+export function lowerPriority({ pid }: { pid?: number | undefined }): void {
+  if (pid === undefined) return
+  try {
+    setPriority(pid, NICE)
+  } catch {
+    // It has ended already, or the system does not allow it: a droid runs all the same.
+  }
+}
 
 type Seen = { pid: number; ppid: number; pgid: number; zombie: boolean; marked: boolean }
 
@@ -61,6 +77,14 @@ async function untilGone(mark: string, pgid: number | undefined, deadline: numbe
     if (Date.now() >= deadline) return false
     await delay(pause)
   }
+}
+
+/** To everything that belongs to the group or carries the mark, once. */
+export function signalProcesses(mark: string, pgid: number | undefined, signal: NodeJS.Signals): void {
+  const found = belonging(mark, pgid)
+  signalAll(found, signal)
+  // A stopped process would sleep through the request.
+  signalAll(found, 'SIGCONT')
 }
 
 /** Asks, waits for the grace, then kills, again and again until nothing is left: a fork may race with the look. */

@@ -4,6 +4,10 @@ import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import type { Sink } from './droid.ts'
+import { nextReadTurn } from './read-turns.ts'
+
+/** Who prints less than this at once is read at once. */
+const PIECE_BYTES = 16 * 1024
 
 export type Reading = {
   /** True from the last byte on, or from the moment it was given up. */
@@ -29,14 +33,17 @@ export function readText(
     on_text(decoder.end())
     resolve()
   }
+  const mayGoOn = async () => {
+    for (let room = sink.room(); room; room = sink.room()) await room
+    await nextReadTurn()
+  }
   stream.on('data', (chunk: Buffer) => {
     active_ms = performance.now()
     on_text(decoder.write(chunk))
-    const room = sink.room()
-    if (!room || holding) return
+    if (holding || (chunk.length < PIECE_BYTES && !sink.room())) return
     holding = true
     stream.pause()
-    void room.then(() => {
+    void mayGoOn().then(() => {
       holding = false
       active_ms = performance.now()
       stream.resume()

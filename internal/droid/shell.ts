@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { createCoalescer } from './coalesce.ts'
 import type { Droid, DroidTurn, Sink, TurnEnd } from './droid.ts'
 import { lockLimit, lockLimitLines } from './lock-limit.ts'
+import { outOfMemory } from './out-of-memory.ts'
 import { type PipeMaker, spawnPiped } from './pipes.ts'
 import { endProcesses } from './processes.ts'
 import { drained, readText } from './reading.ts'
@@ -24,6 +25,8 @@ export type ShellOptions = {
 
 const FINAL_CHARS = 16 * 1024
 const QUIET_MS = 150
+/** Of a script whose last command was killed, or which was killed itself. */
+const killedCode = 128 + constants.signals.SIGKILL
 
 async function started(child: ChildProcess): Promise<void> {
   if (child.pid === undefined) await once(child, 'spawn')
@@ -84,14 +87,14 @@ export function startShell(options: ShellOptions): Droid {
     if (state.cancelled) return { stop_reason: 'cancelled', final_text }
     const exit_code = code ?? 128 + (signal ? constants.signals[signal] : 0)
     if (exit_code === 0) return { stop_reason: 'end_turn', final_text, exit_code }
-    const error = signal
-      ? `the script was ended by ${signal}`
-      : `the script ended with exit code ${exit_code}`
-    return { stop_reason: 'error', final_text, exit_code, error }
+    const how = signal ? `the script was ended by ${signal}` : `the script ended with exit code ${exit_code}`
+    const out_of_memory = exit_code === killedCode ? outOfMemory() : undefined
+    if (!out_of_memory) return { stop_reason: 'error', final_text, exit_code, error: how }
+    return { stop_reason: 'error', final_text, exit_code, error: `${out_of_memory}: ${how}`, out_of_memory }
   }
 
   return {
-    ready: Promise.resolve({ agent_session_id: null, resumed: false }),
+    ready: Promise.resolve({ agent_session_id: null, resumed: false, resumable: false }),
     // Between turns there is no process whose end could be noticed.
     gone: new Promise(() => {}),
     async turn(turn) {

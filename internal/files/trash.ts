@@ -85,7 +85,9 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
 
   /** True when it is gone. */
   async function work(root: FileHandle, name: Buffer): Promise<boolean> {
-    const bin = await openLocked(below(root, name), 0o700)
+    // What a discard found nothing for may be listed still after it was removed.
+    const bin = await unless(openLocked(below(root, name), 0o700), ['ENOENT'], undefined)
+    if (!bin) return true
     try {
       if ((await emptyDirectory(bin, { steps: slice, signal })) === 'more') return false
     } finally {

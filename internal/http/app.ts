@@ -42,6 +42,8 @@ export type HttpOptions = {
   /** Event streams; without it there are none. */
   follow?: Follow
   readiness: Checks
+  /** What hangs although the server is ready, in words for everybody. */
+  degraded?: () => Promise<string[]>
   log: Log
 }
 
@@ -136,8 +138,12 @@ export function createHttp(options: HttpOptions): Http {
       })
   app.get('/healthz', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', async (c) => {
-    await ready()
-    return c.json({ status: 'ready' })
+    const { fault, missing, refused } = await ready()
+    // The state is logged when it changes, not with every question.
+    if (fault) return errorResponse(fault, { fields: { status: 'not_ready', missing, refused } })
+    // A database that fails in between is found by the next round of checks.
+    const degraded = (await options.degraded?.().catch(() => [])) ?? []
+    return c.json({ status: 'ready', ...(degraded.length > 0 ? { degraded } : {}) })
   })
   const { oidc } = config
   const metadata = '/.well-known/oauth-protected-resource'

@@ -14,17 +14,21 @@ const statuses: Record<Kind, number> = {
   internal: 500,
 }
 
-const json = (shape: FaultShape) => JSON.stringify({ error: shape })
+const json = (shape: FaultShape, fields?: Record<string, unknown>) =>
+  JSON.stringify({ error: shape, ...fields })
 
-/** `status` only where HTTP has a finer word than the kind: 405, 413. */
+/** `status` only where HTTP has a finer word than the kind: 405, 413. `fields` lie beside the error. */
 export function errorResponse(
   fault: Fault,
-  more: { status?: number; headers?: Record<string, string> } = {},
+  more: { status?: number; headers?: Record<string, string>; fields?: Record<string, unknown> } = {},
 ): Response {
   const headers: Record<string, string> = { 'Content-Type': 'application/json', ...more.headers }
   if (fault.retry_after_seconds !== undefined)
     headers['Retry-After'] = String(Math.max(1, Math.ceil(fault.retry_after_seconds)))
-  return new Response(json(fault.shape()), { status: more.status ?? statuses[fault.kind], headers })
+  return new Response(json(fault.shape(), more.fields), {
+    status: more.status ?? statuses[fault.kind],
+    headers,
+  })
 }
 
 /** The edge: what went wrong is logged here, once, and only a bug with its whole text. */

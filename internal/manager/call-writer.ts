@@ -1,6 +1,7 @@
 // Writes the calls of callers' tools: asked and closed. Like the writer of the log, it commits together whatever came in
 // while the last commit was under way, and tells nobody anything before the commit.
 import { type Close, type NewRequest, writeCalls } from '../store/callers.ts'
+import { isOutage } from '../store/errors.ts'
 import type { Store } from '../store/open.ts'
 import type { Committed } from './log-writer.ts'
 
@@ -11,7 +12,12 @@ type Job = { session_id: string; id: string; done: PromiseWithResolvers<boolean>
 
 const most = 2_000
 
-export function createCallWriter(deps: { store: Store; onCommit: (committed: Committed) => void }) {
+export function createCallWriter(deps: {
+  store: Store
+  onCommit: (committed: Committed) => void
+  /** It is not known whether something of these sessions was committed. */
+  onDoubt: (session_ids: string[]) => void
+}) {
   let queue: Job[] = []
   let running: Promise<void> | undefined
 
@@ -35,9 +41,11 @@ export function createCallWriter(deps: { store: Store; onCommit: (committed: Com
             : closes.get(job.id) === job && took.has(`caller_tool_result ${job.id}`),
         )
     } catch (error) {
+      // It may be committed nevertheless; a repeat is known by its ids.
+      deps.onDoubt(jobs.map(({ session_id }) => session_id))
       // What the database refuses of one call must not be held against the others.
-      if (jobs.length > 1) for (const job of jobs) await write([job])
-      else jobs[0]?.done.reject(error)
+      if (jobs.length > 1 && !isOutage(error)) for (const job of jobs) await write([job])
+      else for (const job of jobs) job.done.reject(error)
     }
   }
 

@@ -4,12 +4,11 @@
 import { isProxied } from '../git/remote.ts'
 import { defaultWorkspace } from '../ids.ts'
 import type { ExecCommand } from '../relay/protocol.ts'
-import type { Relay } from '../relay/relay.ts'
+import type { SupervisorOf } from './exec/supervised.ts'
 import type { GitUse } from './git-use.ts'
 import { containerPaths } from './layout.ts'
 
 const cloneSeconds = 600
-const connectSeconds = 30
 const shownCharacters = 1000
 
 const script = `
@@ -42,13 +41,13 @@ function said(stderr: string, exit_code: number, remote_url: string): string {
   return lines.slice(-3).join('; ').slice(0, shownCharacters) || `exit code ${exit_code}`
 }
 
-export function createClone(deps: { relay: Relay; git: GitUse }) {
+export function createClone(deps: { supervisorOf: SupervisorOf; git: GitUse }) {
   return async function clone(
     project_id: string,
     remote_url: string,
     signal: AbortSignal | undefined,
   ): Promise<string | null> {
-    const link = await deps.relay.waitForSupervisor(project_id, { timeout_ms: connectSeconds * 1000, signal })
+    const link = await deps.supervisorOf(project_id, signal)
     using issued = isProxied(remote_url) ? deps.git.issue(project_id, ['git-upload-pack']) : undefined
     const command: ExecCommand = {
       command: ['sh', '-c', script, 'clone', remote_url],

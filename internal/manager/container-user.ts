@@ -3,7 +3,7 @@
 // a user or group of the host. The answer only decides between running and refusing; the command runs as the container's
 // uid and gid in any case, so what the container says about its names gains it nothing.
 import { Fault } from '../fault.ts'
-import type { ExecRequest } from '../runtime/runtime.ts'
+import type { ExecCommand } from '../relay/protocol.ts'
 
 export type Owner = { uid: number; gid: number }
 
@@ -61,12 +61,11 @@ export function mayBeOwnName(user: string, { uid, gid }: Owner): boolean {
 }
 
 /** What `isOwnName` reads: the image's accounts, then its groups. */
-export const accountsRequest = (signal: AbortSignal | undefined): ExecRequest => ({
+export const accountsRequest: ExecCommand = {
   command: ['/bin/sh', '-c', `cat /etc/passwd; echo; echo ${separator}; cat /etc/group`],
   timeout_seconds: 10,
   output_bytes: 1024 * 1024,
-  ...(signal ? { signal } : {}),
-})
+}
 
 export function isOwnName(user: string, { uid, gid }: Owner, accounts: string): boolean {
   const [name, group] = partsOf(user)

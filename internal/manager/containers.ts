@@ -6,18 +6,13 @@ import { Fault, messageOf } from '../fault.ts'
 import { isProxied } from '../git/remote.ts'
 import { defaultWorkspace } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { ContainerSpec, ContainerState, ExecRequest, ExecResult, Runtime } from '../runtime/runtime.ts'
+import type { ContainerSpec, ContainerState, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../store/projects.ts'
 import { recentWorkspaces } from '../store/workspaces.ts'
-import {
-  accountsRequest,
-  foreignUser,
-  groupsOf,
-  isOwnName,
-  isOwnUser,
-  mayBeOwnName,
-} from './container-user.ts'
+import type { ContainerEnds } from './container-ends.ts'
+import { type Pause, pausedFault } from './container-pause.ts'
+import { groupsOf } from './container-user.ts'
 import { type Directories, type Repaired, type Tampered, tamperedFault } from './directories.ts'
 import { requireStartable } from './disk/limit.ts'
 import { containerPaths, type Layout } from './layout.ts'
@@ -50,14 +45,19 @@ export type ContainersDeps = {
   listen: (project_id: string) => Promise<void>
   /** It was stopped on purpose: what lived in it is told so. */
   onStop: (project_id: string) => Promise<void>
+  ends: Pick<ContainerEnds, 'note'>
+  paused: Pick<Pause, 'seen'>
   /** Throws while the disk of the server is nearly full. */
   requireFree: () => void
-  /** The quick way into a container, when its supervisor is connected. */
-  supervisorExec: (project_id: string, request: ExecRequest) => Promise<ExecResult> | undefined
 }
 
 // No caller's signal: a start may be shared, and one who goes away does not end it for the others.
-type StartOptions = { recreate?: boolean; progress?: Progress }
+type StartOptions = {
+  recreate?: boolean
+  /** Somebody asked for the start itself: its crashes are counted anew. What only needs a container forgives none. */
+  forgive?: boolean
+  progress?: Progress
+}
 
 /** Workspaces other than the default one that are not directories do not keep the container from starting. */
 export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaired[] }
@@ -139,8 +139,17 @@ export function createContainers(deps: ContainersDeps) {
     const ids = await recentWorkspaces(store.db, project_id, mostWorkspaces)
     await directories.ensureProject(project_id)
     // Before anything is noted: a refusal changes nothing about a container that runs.
+    const before = await runtime.inspect(project_id)
+    if (!options.recreate && before?.status === 'paused') {
+      await deps.paused.seen(project_id, true)
+      throw pausedFault()
+    }
     let tampered = options.recreate ? [] : await inspectWorkspaces(project_id, ids)
-    await saveContainer(store.db, project_id, { wanted: 'running' })
+    await deps.ends.note(project, before)
+    await saveContainer(store.db, project_id, {
+      wanted: 'running',
+      ...(options.forgive ? { failures: 0 } : {}),
+    })
     try {
       const spec = specOf(project, await imageOf(project, options, signal))
       await mkdir(layout.socketDir(project_id), { recursive: true })
@@ -160,7 +169,9 @@ export function createContainers(deps: ContainersDeps) {
         reason: null,
         container_id: state.id,
         spec_hash: state.spec_hash,
+        memory_mb: state.memory_mb,
       })
+      await deps.paused.seen(project_id, false)
       await deps.prepare(project, options.progress ?? (() => undefined), signal)
       signal.throwIfAborted()
       return { ...state, tampered, repaired }
@@ -179,13 +190,17 @@ export function createContainers(deps: ContainersDeps) {
     if (project.container_status !== 'running') deps.requireFree()
   }
 
-  /** Shared by all who want it at the same moment. A `recreate` is never shared with a plain start. */
-  function start(project_id: string, options: StartOptions = {}): Promise<Started> {
+  async function start(project_id: string, options: StartOptions = {}): Promise<Started> {
+    if (options.forgive) await saveContainer(store.db, project_id, { failures: 0 })
+    return await share(project_id, options)
+  }
+
+  /** By all who want it at the same moment. A `recreate` is never shared with a plain start. */
+  function share(project_id: string, options: StartOptions): Promise<Started> {
     const under = starting.get(project_id)
     if (under && !options.recreate) return under
     const mine = deps.serial(project_id, async (signal) => {
       await requireDisk(project_id)
-      await saveContainer(store.db, project_id, { failures: 0 })
       return await bringUp(project_id, options, signal)
     })
     starting.set(project_id, mine)
@@ -210,28 +225,10 @@ export function createContainers(deps: ContainersDeps) {
         reason: null,
         failures: 0,
       })
+      await deps.paused.seen(project_id, false)
     })
   }
 
-  async function run(project_id: string, request: ExecRequest): Promise<ExecResult> {
-    // A supervisor that is connected is proof enough of its project.
-    const quick = deps.supervisorExec(project_id, request)
-    if (quick) return await quick
-    await projects.require(project_id)
-    return await runtime.exec(project_id, request)
-  }
-
-  /** `user` can only name the container's own user: every command runs as that one. */
-  async function exec(project_id: string, user: string | undefined, request: ExecRequest) {
-    if (user !== undefined && !isOwnUser(user, deps.owner)) {
-      const accounts = mayBeOwnName(user, deps.owner)
-        ? await run(project_id, accountsRequest(request.signal))
-        : undefined
-      if (!accounts || !isOwnName(user, deps.owner, accounts.stdout)) throw foreignUser(user, deps.owner)
-    }
-    return await run(project_id, request)
-  }
-
-  return { start, bringUp, stop, exec, specOf, inspect: (project_id: string) => runtime.inspect(project_id) }
+  return { start, bringUp, stop, specOf, inspect: (project_id: string) => runtime.inspect(project_id) }
 }
 export type Containers = ReturnType<typeof createContainers>

@@ -17,27 +17,31 @@ import {
 import type { Store } from '../store/open.ts'
 import { type SessionRow, sessionById } from '../store/sessions.ts'
 import type { Containers } from './containers.ts'
+import type { SupervisorOf } from './exec/supervised.ts'
 import type { FormerLives } from './former-lives.ts'
 import { containerPaths } from './layout.ts'
 import { type Poison, PoisonRefusal } from './poison.ts'
-
-const connectSeconds = 30
 
 export type DispatchDeps = {
   store: Store
   poison: Poison
   former: FormerLives
   relay: Relay
+  supervisorOf: SupervisorOf
   containers: Containers
   config: Config
   keys: SessionKeys
   log: Log
   /** Its droid cannot be started, or the command cannot be carried out: say so in the session and let it be over. */
   fail: (session_id: string, reason: string) => Promise<void>
-  /** There is no container to end it in. */
-  finish: (session_id: string) => Promise<void>
+  /** There is nothing to end in a container: its end is written down. */
+  finish: (command: Due) => Promise<void>
   /** The droid that the prompt was for is gone: start it again with this turn. */
   restart: (command: Due) => Promise<void>
+  /** The process of its agent is stopped: write that down, and the command is done. */
+  hibernated: (command: Due) => Promise<void>
+  /** Nothing is sent to a container that is paused: it waits. */
+  paused: (project_id: string) => boolean
   /** Whether the workspace of its droids is not there yet: they are started afterwards. */
   preparing: (project_id: string) => boolean
   /** The model provider that a droid uses in a project; a fault if it needs one and there is none. */
@@ -77,6 +81,10 @@ export function createDispatch(deps: DispatchDeps) {
       ...(row.tools_allowed.length > 0 ? { tools_allowed: row.tools_allowed } : {}),
       ...(row.tools_disallowed.length > 0 ? { tools_disallowed: row.tools_disallowed } : {}),
       ...(provider ? { provider } : {}),
+      agent_limits: {
+        answer_seconds: config.agent_answer_seconds,
+        silence_seconds: config.agent_silence_minutes * 60,
+      },
       ...(resume && row.agent_session_id ? { resume: { agent_session_id: row.agent_session_id } } : {}),
       ...(turn ? { turn } : {}),
     }
@@ -88,6 +96,8 @@ export function createDispatch(deps: DispatchDeps) {
     if (!row) return
     const base = { command_id: command.id, session_id: row.id }
     const payload = command.payload as never
+    // It was hibernated after its end was asked for: its supervisor has nothing more to say of it.
+    if (command.kind === 'end' && row.hibernated) return await deps.finish(command)
     const start = command.kind === 'start' ? await startParams(command, row) : undefined
     const refused = deps.poison.begin({
       project_id: row.project_id,
@@ -101,6 +111,7 @@ export function createDispatch(deps: DispatchDeps) {
     else if (command.kind === 'cancel') await link.send('cancel', { ...base, ...(payload as object) })
     else if (command.kind === 'end')
       await link.send('end', { ...base, ...(payload as object) }, { timeout_ms: 60_000 })
+    else if (command.kind === 'hibernate') await link.send('hibernate', base, { timeout_ms: 60_000 })
     else await link.send('permission_answer', { ...base, ...(payload as object) } as never)
   }
 
@@ -111,16 +122,28 @@ export function createDispatch(deps: DispatchDeps) {
     await deps.fail(session_id, why.message)
   }
 
+  async function restart(command: Due): Promise<void> {
+    try {
+      await deps.restart(command)
+    } catch (error) {
+      if (!(error instanceof Fault && error.kind === 'exhausted')) throw error
+      await refuse(command, error)
+    }
+  }
+
   async function deliver(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
     try {
       await send(link, command, fresh)
-      await deleteCommand(db, command.id)
+      if (command.kind === 'hibernate') await deps.hibernated(command)
+      else await deleteCommand(db, command.id)
     } catch (error) {
       // The row stays; the next connection of the supervisor takes it up.
       if (gone(error) || closed) return
       if (error instanceof PoisonRefusal) return await refuse(command, error)
       const refused = error instanceof Fault && (error.kind === 'conflict' || error.kind === 'not_found')
-      if (refused && command.kind === 'prompt') return await deps.restart(command)
+      if (refused && command.kind === 'prompt') return await restart(command)
+      // A turn was faster, or there is no process any more.
+      if (refused && command.kind === 'hibernate') return await deleteCommand(db, command.id)
       log.warn('a session refuses a command', {
         session_id: command.session_id,
         kind: command.kind,
@@ -128,7 +151,7 @@ export function createDispatch(deps: DispatchDeps) {
       })
       await deleteCommand(db, command.id)
       if (command.kind === 'start') await deps.fail(command.session_id, messageOf(error))
-      else if (command.kind === 'end') await deps.finish(command.session_id)
+      else if (command.kind === 'end') await deps.finish(command)
     }
   }
 
@@ -152,25 +175,27 @@ export function createDispatch(deps: DispatchDeps) {
     const running = (await containers.inspect(project_id))?.status === 'running'
     if (!starts && !running) return undefined
     await containers.start(project_id)
-    return await relay.waitForSupervisor(project_id, { timeout_ms: connectSeconds * 1000 })
+    return await deps.supervisorOf(project_id)
   }
 
   /** Sends whatever is due in a project. Safe to call at any time, by anybody, as often as one likes. */
   async function kick(project_id: string): Promise<void> {
     const commands = await pendingCommands(db, project_id)
-    if (commands.length === 0 || closed) return
+    if (commands.length === 0 || closed || deps.paused(project_id)) return
     let link = relay.supervisor(project_id)
     let waiting = commands
     if (link) {
       const starting = deps.preparing(project_id) ? startingIn(commands) : undefined
       for (const command of commands) if (!starting?.has(command.session_id)) enqueue(link, command)
       waiting = commands.filter(({ session_id }) => starting?.has(session_id))
-      if (waiting.length === 0) return
     }
+    // Without a supervisor there is nothing to hibernate, and no reason to wait for one.
+    waiting = waiting.filter(({ kind }) => kind !== 'hibernate')
+    if (waiting.length === 0) return
     try {
       link = await linkFor(project_id, waiting)
     } catch (error) {
-      if (closed) return
+      if (closed || deps.paused(project_id)) return
       log.warn('a container for sessions is not to be had', { project_id, reason: messageOf(error) })
       for (const session_id of new Set(waiting.map((command) => command.session_id)))
         await deps.fail(session_id, messageOf(error))
@@ -183,7 +208,7 @@ export function createDispatch(deps: DispatchDeps) {
     }
     for (const command of waiting) {
       await deleteCommand(db, command.id)
-      if (command.kind === 'end') await deps.finish(command.session_id)
+      if (command.kind === 'end') await deps.finish(command)
     }
   }
 
@@ -198,7 +223,8 @@ export function createDispatch(deps: DispatchDeps) {
     /** The first command of a session that was just made: nothing can be before it, so nothing has to be read. */
     first(command: Due, row: SessionRow): void {
       const link = relay.supervisor(row.project_id)
-      if (link && !closed && !deps.preparing(row.project_id)) enqueue(link, command, row)
+      const waits = deps.preparing(row.project_id) || deps.paused(row.project_id)
+      if (link && !closed && !waits) enqueue(link, command, row)
       else soon(row.project_id)
     },
     /** Part of the reconciler's sweep: after a crash, this is the recovery. */

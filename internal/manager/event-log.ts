@@ -1,7 +1,9 @@
 // The event log of all sessions, as it is read: pages and tails, from any point of the whole history. Push is a tail of
 // the log, so push and poll cannot disagree. Writing is `log-writer.ts` and
 // `call-writer.ts`.
+import { setTimeout as pause } from 'node:timers/promises'
 import type { TouchedSession } from '../store/callers.ts'
+import { isOutage } from '../store/errors.ts'
 import {
   type EventPage,
   eventsAfterIndex,
@@ -24,6 +26,9 @@ export type ShownEvent = ReturnType<typeof shownEvent>
 export type IndexedEvent = Omit<StoredEvent, 'position'>
 export type IndexedPage = { events: IndexedEvent[]; more: boolean }
 export type Position = { project_id: string } | { root_session_id: string; session_ids?: string[] }
+
+/** How often a stream looks whether the database is back. */
+const outage_ms = 1_000
 
 /** The newest events of the sessions that were written last, so that those at the tip need no query. */
 const tipEvents = 512
@@ -51,6 +56,7 @@ function createTips() {
   }
 
   return {
+    drop,
     /** Nothing is known to come after it. */
     endsAt: (session_id: string, index: number) => tips.get(session_id)?.at(-1)?.index === index,
     add(events: PlacedEvent[]) {
@@ -78,6 +84,15 @@ function createTips() {
   }
 }
 
+async function unlessOutage<T>(read: Promise<T>): Promise<T | undefined> {
+  try {
+    return await read
+  } catch (error) {
+    if (isOutage(error)) return undefined
+    throw error
+  }
+}
+
 type Listener = (committed: Committed) => void
 
 export function createEventLog(deps: {
@@ -97,8 +112,14 @@ export function createEventLog(deps: {
     poison: deps.poison,
     session_mb: deps.session_mb,
     onCommit: announce,
+    onDoubt: forgetTips,
   })
-  const calls = createCallWriter({ store, onCommit: announce })
+  const calls = createCallWriter({ store, onCommit: announce, onDoubt: forgetTips })
+
+  /** What comes after them is in the database, if anywhere. */
+  function forgetTips(session_ids: string[]): void {
+    for (const session_id of session_ids) tips.drop(session_id)
+  }
 
   function announce(committed: Committed): void {
     tips.add(committed.events)
@@ -140,8 +161,13 @@ export function createEventLog(deps: {
     let woken = true
     while (!signal.aborted) {
       const seen = wake.seen(key)
-      const events = await read(last, woken)
+      const events = await unlessOutage(read(last, woken))
       if (signal.aborted) return
+      if (!events) {
+        // A stream outlives an outage of the database: its reader would only come back to the same place.
+        await pause(outage_ms, undefined, { signal }).catch(() => undefined)
+        continue
+      }
       if (events.length > 0) {
         yield events
         last = at(events.at(-1)!)
@@ -158,6 +184,8 @@ export function createEventLog(deps: {
     closeRequest: calls.close,
     /** For those who write events in a transaction of their own: call it after the commit. */
     announce,
+    /** And this one when it failed: it may be committed nevertheless. */
+    doubt: forgetTips,
     after,
     afterPosition,
     followSession: (session_id: string, since_index: number, signal: AbortSignal) =>

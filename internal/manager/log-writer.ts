@@ -5,6 +5,7 @@ import { newApprovalId } from '../ids.ts'
 import { cancelApprovals, insertApprovals } from '../store/approvals.ts'
 import type { TouchedSession } from '../store/callers.ts'
 import { deleteSessionCommands, sessionsToStart } from '../store/commands.ts'
+import { isOutage } from '../store/errors.ts'
 import { insertEvents, logLock, type NewEvent, type PlacedEvent } from '../store/events.ts'
 import type { Db, Store } from '../store/open.ts'
 import {
@@ -17,6 +18,7 @@ import {
   updateSession,
 } from '../store/sessions.ts'
 import { withoutContent } from './dropped-events.ts'
+import { createLogQueue, partsOf } from './log-queue.ts'
 import type { Poison } from './poison.ts'
 import { fold } from './session-state.ts'
 import { fullEvents, limitBytes, nearlyFull, storedSize } from './session-storage.ts'
@@ -31,6 +33,8 @@ type Job = {
   events: Numbered[]
   /** The data of the events, as text: made when they arrive, so that one commit does not do it for all at once. */
   json: string[]
+  /** Of all its data. */
+  characters: number
   done: PromiseWithResolvers<EventsAnswer>
 }
 
@@ -49,10 +53,6 @@ type Open = {
 }
 
 export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
-
-const mostEvents = 5_000
-/** Of one commit, if it is of several batches: it is put together in one turn of the event loop. */
-const mostCharacters = 1024 * 1024
 
 const textOf = (events: NewEvent[]): string[] => events.map(({ data }) => JSON.stringify(data))
 
@@ -133,9 +133,11 @@ export function createLogWriter(deps: {
   /** What a session may store if its project has no limit of its own. */
   session_mb: number
   onCommit: (committed: Committed) => void
+  /** It is not known whether something of these sessions was committed. */
+  onDoubt: (session_ids: string[]) => void
 }) {
   const { store, poison } = deps
-  let queue: Job[] = []
+  const queue = createLogQueue<Job>()
   let running: Promise<void> | undefined
 
   function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
@@ -143,9 +145,9 @@ export function createLogWriter(deps: {
     if (!open || open.row.project_id !== job.project_id) return { unknown: true }
     // A droid that was told over by the server needs no second end, least of all when the next one is on its way. Nor
     // can its container bring it back, and its key with it: only the server starts a session again.
-    const isOverNow = isOver(open.row.status)
+    const hasNoDroid = isOver(open.row.status) || open.row.status === 'queued'
     const isLate = (event: NewEvent, former: boolean) =>
-      (isOverNow && event.type === 'status') || (isEnd(event) && former && restarting.has(job.session_id))
+      (hasNoDroid && event.type === 'status') || (isEnd(event) && former && restarting.has(job.session_id))
     for (const [at, { seq, former = false, ...event }] of job.events.entries()) {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue
@@ -247,26 +249,14 @@ export function createLogWriter(deps: {
 
   const commit = (jobs: Job[]) => store.transact((trx) => append(trx, jobs), { lock: logLock })
 
-  function take(): Job[] {
-    let events = 0
-    let characters = 0
-    const cut = queue.findIndex((job) => {
-      events += job.events.length
-      characters += sum(job.json.map(({ length }) => length))
-      return events > mostEvents || characters > mostCharacters
-    })
-    const jobs = cut < 0 ? queue : queue.slice(0, Math.max(1, cut))
-    queue = queue.slice(jobs.length)
-    return jobs
-  }
-
   /** The event that ended the server is known when each is written by itself, and only that one is dropped. */
   async function writeSingly(job: Job): Promise<void> {
     let answer: EventsAnswer | undefined
     try {
       for (const [at, event] of job.events.entries()) {
         const done = Promise.withResolvers<EventsAnswer>()
-        await write([{ ...job, events: [event], json: [job.json[at]!], done }])
+        const json = job.json[at]!
+        await write([{ ...job, events: [event], json: [json], characters: json.length, done }])
         answer = await done.promise
       }
       job.done.resolve(answer!)
@@ -288,24 +278,31 @@ export function createLogWriter(deps: {
       deps.onCommit(committed)
       for (const [at, job] of jobs.entries()) job.done.resolve(answers[at]!)
     } catch (error) {
+      // It may be committed nevertheless; a repeat is known by its numbers.
+      deps.onDoubt(jobs.map(({ session_id }) => session_id))
       // What the database refuses of one container must not hold up the others, for ever, with every repeat.
-      if (jobs.length > 1) for (const job of jobs) await write([job])
-      else jobs[0]?.done.reject(error)
+      if (jobs.length > 1 && !isOutage(error)) for (const job of jobs) await write([job])
+      else for (const job of jobs) job.done.reject(error)
     }
   }
 
   async function drain(): Promise<void> {
-    while (queue.length > 0) await write(take())
+    while (!queue.empty) await write(queue.take())
     running = undefined
   }
 
   return {
     /** Events of a supervisor; what is committed already is passed over. */
-    receive(project_id: string, session_id: string, events: Numbered[]): Promise<EventsAnswer> {
-      const done = Promise.withResolvers<EventsAnswer>()
-      queue.push({ project_id, session_id, events, json: textOf(events), done })
+    async receive(project_id: string, session_id: string, events: Numbered[]): Promise<EventsAnswer> {
+      const parts = partsOf(events, textOf(events)).map((part): Job => {
+        const done = Promise.withResolvers<EventsAnswer>()
+        return { project_id, session_id, ...part, done }
+      })
+      queue.push(session_id, parts)
       running ??= drain()
-      return done.promise
+      // A part that fails leaves a gap, and those behind it are passed over: all of it is sent again.
+      const answers = await Promise.all(parts.map(({ done }) => done.promise))
+      return answers.at(-1)!
     },
     close: async () => await running,
   }

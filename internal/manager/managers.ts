@@ -5,7 +5,6 @@ import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
 import type { Config, Credential } from '../config.ts'
 import { Fault, messageOf } from '../fault.ts'
 import { createTrash } from '../files/trash.ts'
-import { services } from '../git/remote.ts'
 import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
@@ -14,7 +13,8 @@ import { onRequestPath } from '../relay/request-path.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import { beginDroidCall } from '../store/callers.ts'
 import type { Store } from '../store/open.ts'
-import { allProjects } from '../store/projects.ts'
+import { allProjects, runningAmong } from '../store/projects.ts'
+import { projectsWithProcesses } from '../store/session-memory.ts'
 import { isOver } from '../store/sessions.ts'
 import { preparingProjects } from '../store/workspaces.ts'
 import { createApprovals } from './approvals.ts'
@@ -23,17 +23,26 @@ import { createCallerRequests } from './caller-requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
 import { createChanges } from './changes.ts'
 import { createClone } from './clone.ts'
+import { createContainerEnds } from './container-ends.ts'
+import { createPause } from './container-pause.ts'
 import { containerUser } from './container-user.ts'
 import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
 import { createDirectories } from './directories.ts'
 import { createDiskWatch } from './disk/watch.ts'
 import { createDispatch, type Dispatch } from './dispatch.ts'
 import { createEventLog } from './event-log.ts'
+import { createAttached } from './exec/attached.ts'
+import { createDetached, type Detached } from './exec/detached.ts'
+import { createReadOutput } from './exec/output.ts'
+import { createSupervised, type SupervisorOf } from './exec/supervised.ts'
 import { createFormerLives } from './former-lives.ts'
 import { createGitUse } from './git-use.ts'
 import { layoutOf } from './layout.ts'
 import { createLimits } from './limits.ts'
 import type { Committed } from './log-writer.ts'
+import { createAdmission } from './memory/admission.ts'
+import { createHibernation } from './memory/hibernation.ts'
+import { createMeasuredMemory } from './memory/measured.ts'
 import { createModelUse, providerOf } from './model-use.ts'
 import { createOptions } from './options.ts'
 import type { Poison } from './poison.ts'
@@ -126,6 +135,7 @@ export function createManagers(deps: ManagersDeps) {
     listeners: [
       identities.onCommit,
       storage,
+      (committed) => admission.onCommit(committed),
       (committed) => git.onCommit(committed),
       ...deps.onCommit,
       forgetRequests,
@@ -172,6 +182,12 @@ export function createManagers(deps: ManagersDeps) {
     },
   })
 
+  const ends = createContainerEnds(common)
+  const pause = createPause({ ...common, projects: () => projects, soon })
+  const measured = createMeasuredMemory({ relay: () => relay, paused: pause.is, log })
+  const admission = createAdmission({ ...common, measured, change: () => sessions.change, soon })
+  const hibernation = createHibernation({ ...common, change: () => sessions.change, soon })
+
   const projects = createProjects({
     ...common,
     regrant: createGrants({
@@ -181,13 +197,17 @@ export function createManagers(deps: ManagersDeps) {
         await tellTokenChange(store)
       },
     }).change,
-    beforeDelete: [async (project_id) => await relay.close(project_id)],
+    beforeDelete: [
+      async (project_id) => await relay.close(project_id),
+      async (project_id) => await execs.lose(project_id, 'the project was deleted'),
+    ],
     afterDelete: [forget],
   })
   const workspaces = createWorkspaces({
     ...common,
     projects,
     clone: (project_id, remote_url, signal) => clone(project_id, remote_url, signal),
+    supervisorOf: (project_id, signal) => supervisorOf(project_id, signal),
     disk,
     inUse: (project_id, id) => sessions.inUse(project_id, id),
   })
@@ -196,6 +216,9 @@ export function createManagers(deps: ManagersDeps) {
     projects,
     workspaces,
     callerTools,
+    admission,
+    measured,
+    paused: pause.is,
     openRequests: callerRequests.shown,
     requireFree: disk.requireFree,
     soon,
@@ -229,6 +252,8 @@ export function createManagers(deps: ManagersDeps) {
     version: deps.version,
     log,
     pace,
+    heartbeat_ms: config.heartbeat_seconds * 1000,
+    paused: pause.is,
     watch: (project_id) => ({
       isSuspect: (key) => deps.poison.isSuspect(project_id, key),
       begin: (request) => deps.poison.begin({ project_id, ...request }),
@@ -237,6 +262,7 @@ export function createManagers(deps: ManagersDeps) {
       ...createSupervision({
         ...common,
         former,
+        execs: () => execs,
         soon,
         fail,
         outdated: (project_id, protocol) =>
@@ -254,7 +280,8 @@ export function createManagers(deps: ManagersDeps) {
       ),
   })
   const git = createGitUse({ ...common, projects, identify: identities.identify, pace })
-  const clone = createClone({ relay, git })
+  const supervisorOf: SupervisorOf = createSupervised({ relay, runtime, paused: pause })
+  const clone = createClone({ supervisorOf, git })
   const models = createModelUse({
     ...common,
     sessions,
@@ -268,31 +295,47 @@ export function createManagers(deps: ManagersDeps) {
     client: deps.client,
     prepare: workspaces.prepare,
     unprepared: workspaces.unprepared,
-    listen: async (project_id) =>
-      await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner }),
+    listen,
+    ends,
+    paused: pause,
     requireFree: disk.requireFree,
     onStop: async (project_id) => {
       await sessions.failAll(project_id, 'the container was stopped')
+      await execs.lose(project_id, 'the container was stopped')
       await workspaces.unprepared(project_id)
     },
-    supervisorExec: (project_id, { signal, ...request }) => {
-      const link = relay.supervisor(project_id)
-      if (!link) return undefined
-      const issued = git.issue(project_id, services)
-      return link
-        .send('exec', { ...request, git_key: issued.key }, { signal })
-        .finally(() => issued[Symbol.dispose]())
-    },
   })
+  const attached = createAttached({ ...common, git, supervisor: relay.supervisor, supervisorOf, containers })
+  const execs: Detached = createDetached({
+    ...common,
+    projects,
+    relay,
+    supervisorOf,
+    attached,
+    git,
+    readOutput: createReadOutput(common),
+  })
+  async function listen(project_id: string): Promise<void> {
+    await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner })
+  }
   const dispatch: Dispatch = createDispatch({
     ...common,
     poison: deps.poison,
     former,
     relay,
+    supervisorOf,
     containers,
     fail,
-    finish: async (session_id) => await sessions.over(session_id, 'completed', 'ended'),
+    finish: async ({ session_id, payload }) => {
+      const { status = 'completed', reason = 'ended' } = payload as {
+        status?: 'completed' | 'cancelled'
+        reason?: string
+      }
+      await sessions.over(session_id, status, reason)
+    },
     restart: sessions.restart,
+    hibernated: hibernation.done,
+    paused: pause.is,
     preparing: (project_id) => preparing.has(project_id),
     provider: async (project_id, droid) =>
       droid === 'shell' ? undefined : providerOf(common, await projects.require(project_id), droid),
@@ -320,6 +363,9 @@ export function createManagers(deps: ManagersDeps) {
     ...common,
     projects,
     containers,
+    ends,
+    paused: pause,
+    listen,
     preparing: (project_id) => preparing.has(project_id),
     unprepared: workspaces.unprepared,
     every_seconds: config.reconcile_seconds,
@@ -328,13 +374,22 @@ export function createManagers(deps: ManagersDeps) {
       async () => void trash.sweep(),
       dispatch.sweep,
       sessions.endIdle,
+      async () => measured.sweep(await projectsWithProcesses(store.db)),
+      hibernation.sweep,
+      admission.sweep,
       callerRequests.expire,
+      execs.sweep,
       createUnsupervised({ ...common, relay, containers, sessions }),
       async () => await audit.expire(config.audit_days),
+      // A statement of a former process may be executed after this one has started.
+      audit.settleAbandoned,
       schedules.expire,
       models.sweep,
     ],
-    onGivenUp: sessions.failAll,
+    onGivenUp: async (project_id, reason) => {
+      await sessions.failAll(project_id, reason)
+      await execs.lose(project_id, reason)
+    },
   })
   const approvals = createApprovals({ store, sessions, soon })
 
@@ -344,6 +399,7 @@ export function createManagers(deps: ManagersDeps) {
     session_id: { what: 'session', projectOf: remembered(sessions.projectOf) },
     approval_id: { what: 'approval', projectOf: approvals.projectOf },
     schedule_id: { what: 'schedule', projectOf: schedules.projectsOf },
+    exec_id: { what: 'command', projectOf: execs.projectOf },
   }
 
   return {
@@ -351,6 +407,9 @@ export function createManagers(deps: ManagersDeps) {
     projects,
     projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
+    exec: attached.run,
+    execs,
+    pause,
     workspaces,
     sessions,
     sessionWait: createSessionWait({ sessions, events, wake }),
@@ -378,17 +437,27 @@ export function createManagers(deps: ManagersDeps) {
       listening = false
       for (const project_id of await preparingProjects(store.db)) preparing.add(project_id)
       for (const project of await allProjects(store.db))
-        if (project.wanted === 'running' && !project.deleting_at)
-          await relay.open(project.id, { directory: layout.socketDir(project.id), ...owner })
+        if (project.wanted === 'running' && !project.deleting_at) await listen(project.id)
+      await pause.load()
       listening = true
     },
     async relayReady() {
       if (!listening) throw new Fault('unavailable', 'the sockets of the containers are not open yet')
     },
+    /**
+     * What hangs although the server can do its work, in words that may be shown without a token. It is no reason to be not
+     * ready: every tenant can stop its own supervisor.
+     */
+    async degraded(): Promise<string[]> {
+      const ids = relay.unresponsive()
+      const hanging = ids.length === 0 ? 0 : await runningAmong(store.db, ids)
+      return hanging === 0 ? [] : [`relay: the supervisors of ${hanging} containers do not answer`]
+    },
     async close() {
       await scheduler.close()
       await times.close()
       await reconcile.close()
+      await admission.close()
       await trash.close()
       await disk.close()
       await dispatch.close()

@@ -281,7 +281,8 @@ export function createProjects(deps: ProjectsDeps) {
       await runtime.remove(project_id)
       await rm(layout.socketDir(project_id), { recursive: true, force: true })
       await deps.directories.discardProject(project_id)
-      await store.transact(async (trx) => await rows.deleteProjectRows(trx, project_id))
+      // With all events of its sessions.
+      await store.transact(async (trx) => await rows.deleteProjectRows(trx, project_id), { long: true })
       deps.preparing.delete(project_id)
       for (const hook of deps.afterDelete) hook()
       return { project_id, deleted: true, existed: row !== undefined }

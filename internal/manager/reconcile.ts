@@ -8,9 +8,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Fault, messageOf } from '../fault.ts'
 import { defaultWorkspace } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { ContainerEvent, ContainerState, Runtime } from '../runtime/runtime.ts'
+import type { ContainerEvent, Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import { allProjects, type ProjectWithContainer, projectById, saveContainer } from '../store/projects.ts'
+import type { ContainerEnds } from './container-ends.ts'
+import type { Pause } from './container-pause.ts'
 import type { Containers } from './containers.ts'
 import { type Directories, tamperedFault } from './directories.ts'
 import type { Layout } from './layout.ts'
@@ -27,6 +29,10 @@ const patience_ms = 10_000
 type Deps = {
   store: Store
   runtime: Runtime
+  ends: ContainerEnds
+  paused: Pick<Pause, 'seen'>
+  /** Its socket is there, also if somebody deleted it. */
+  listen: (project_id: string) => Promise<void>
   projects: Projects
   containers: Containers
   layout: Layout
@@ -53,13 +59,8 @@ async function names(directory: string): Promise<string[]> {
   })
 }
 
-const ending = (state: ContainerState | undefined) =>
-  state
-    ? `the container ended with exit code ${state.exit_code}${state.oom_killed ? ' (out of memory)' : ''}`
-    : 'the container was removed'
-
 export function createReconcile(deps: Deps) {
-  const { store, runtime, projects, containers, layout, directories, log } = deps
+  const { store, runtime, projects, containers, ends, layout, directories, log } = deps
   const ended = new AbortController()
   let sweeping: Promise<void> | undefined
 
@@ -76,29 +77,22 @@ export function createReconcile(deps: Deps) {
     }
   }
 
-  async function failuresOf(project_id: string): Promise<number> {
-    const row = await store.db
-      .selectFrom('containers')
-      .select('failures')
-      .where('project_id', '=', project_id)
-      .executeTakeFirst()
-    return row?.failures ?? 0
-  }
-
   async function bringBack(project: ProjectWithContainer, reason: string, signal: AbortSignal) {
-    const failures = await failuresOf(project.id)
+    const failures = await ends.failuresOf(project.id)
     if (failures >= mostFailures) {
       const given_up = `${reason}; given up after ${failures} starts`
       await deps.onGivenUp(project.id, given_up)
       await deps.unprepared(project.id, given_up)
       return await saveContainer(store.db, project.id, { status: 'failed', reason: given_up })
     }
-    await saveContainer(store.db, project.id, { status: 'failed', reason, failures: failures + 1 })
+    await saveContainer(store.db, project.id, { status: 'failed', reason })
     log.info('container is brought back', { project_id: project.id, reason })
     try {
       // Its supervisor tells the sessions what became of them: it has their last words in its journal.
       await containers.bringUp(project.id, {}, signal)
     } catch (error) {
+      // Also after a stop by hand: a container that cannot be started is not tried for ever.
+      await saveContainer(store.db, project.id, { failures: failures + 1 })
       await deps.onGivenUp(project.id, reason)
       throw error
     }
@@ -121,18 +115,22 @@ export function createReconcile(deps: Deps) {
     const [tampered] = await directories.tampered(project_id, [defaultWorkspace])
     const state = await runtime.inspect(project_id)
     const running = state?.status === 'running'
+    const paused = state?.status === 'paused'
+    await deps.paused.seen(project_id, paused)
+    if (project.wanted === 'running' && paused) return
     if (project.wanted === 'running' && !running)
       return tampered
         ? await holdBack(project, tamperedFault(tampered))
-        : await bringBack(project, ending(state), signal)
+        : await bringBack(project, ends.reasonOf(project, state), signal)
+    if (running && project.wanted === 'running') await deps.listen(project_id)
     if (project.wanted === 'running' && deps.preparing(project_id))
       return void (await containers.bringUp(project_id, {}, signal))
-    if (project.wanted === 'stopped' && running) await runtime.stop(project_id, 10)
+    if (project.wanted === 'stopped' && (running || paused)) await runtime.stop(project_id, 10)
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
     if (status !== project.container_status)
       await saveContainer(store.db, project_id, { status, reason: null })
     if (running && Date.now() - Date.parse(state.started_at ?? '') > steady_ms)
-      if ((await failuresOf(project_id)) > 0) await saveContainer(store.db, project_id, { failures: 0 })
+      if ((await ends.failuresOf(project_id)) > 0) await saveContainer(store.db, project_id, { failures: 0 })
   }
 
   /** Whoever has the turn now is changing things: there is nothing to compare before that is over. */
@@ -199,10 +197,10 @@ export function createReconcile(deps: Deps) {
   }
 
   async function watch(): Promise<void> {
-    for await (const event of runtime.events(ended.signal)) if (isDeath(event)) void settle(event.project_id)
+    for await (const event of runtime.events(ended.signal)) if (isNews(event)) void settle(event.project_id)
   }
 
-  const isDeath = (event: ContainerEvent) => event.action === 'die' || event.action === 'destroy'
+  const isNews = ({ action }: ContainerEvent) => ['die', 'destroy', 'pause', 'unpause'].includes(action)
 
   let timer: NodeJS.Timeout | undefined
   return {

@@ -13,16 +13,14 @@ export const status = (name: SessionStatus, more: Record<string, unknown> = {}):
   data: { status: name, ...more },
 })
 
+export type Write = (events: NewEvent[], also?: rows.SessionChange) => Promise<void>
+
 export function createSessionChange({ store, events }: { store: Store; events: EventLog }) {
   return async function change<T>(
     session_id: string,
-    work: (
-      trx: Db,
-      row: rows.LockedSession,
-      write: (events: NewEvent[], also?: rows.SessionChange) => Promise<void>,
-    ) => Promise<T>,
+    work: (trx: Db, row: rows.LockedSession, write: Write) => Promise<T>,
   ): Promise<T> {
-    const { result, row, written } = await store.transact(
+    const changing = store.transact(
       async (trx) => {
         const written: PlacedEvent[] = []
         let row = (await rows.lockSessions(trx, [session_id])).get(session_id)
@@ -38,6 +36,8 @@ export function createSessionChange({ store, events }: { store: Store; events: E
       },
       { lock: logLock },
     )
+    changing.catch(() => events.doubt([session_id]))
+    const { result, row, written } = await changing
     events.announce({ rows: [row], events: written })
     return result
   }

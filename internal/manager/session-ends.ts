@@ -2,9 +2,10 @@
 // idle for too long, and at last removed. The end itself happens in the container; here it is written down and asked for.
 import { Fault } from '../fault.ts'
 import { cancelApprovals } from '../store/approvals.ts'
-import { deleteSessionCommands, hasCommand, insertCommand } from '../store/commands.ts'
+import { deleteSessionCommands, hasCommand, insertCommand, pendingTurns } from '../store/commands.ts'
+import type { Db } from '../store/open.ts'
 import * as rows from '../store/sessions.ts'
-import { type SessionChanging, status } from './session-change.ts'
+import { type SessionChanging, status, type Write } from './session-change.ts'
 import type { SessionsDeps } from './sessions.ts'
 
 type Deps = Pick<SessionsDeps, 'store' | 'config' | 'soon' | 'forget'> & { change: SessionChanging }
@@ -20,12 +21,20 @@ export function createSessionEnds(deps: Deps) {
     name: 'failed' | 'completed' | 'cancelled',
     reason: string | null,
   ): Promise<void> {
-    await change(session_id, async (trx, row, write) => {
-      await deleteSessionCommands(trx, session_id)
-      if (rows.isOver(row.status)) return
-      await cancelApprovals(trx, session_id, reason ?? 'the session is over')
-      await write([status(name, reason ? { reason } : {})])
-    })
+    await change(session_id, (trx, row, write) => overIn(trx, row, write, name, reason))
+  }
+
+  async function overIn(
+    trx: Db,
+    row: rows.SessionRow,
+    write: Write,
+    name: 'failed' | 'completed' | 'cancelled',
+    reason: string | null,
+  ): Promise<void> {
+    await deleteSessionCommands(trx, row.id)
+    if (rows.isOver(row.status)) return
+    await cancelApprovals(trx, row.id, reason ?? 'the session is over')
+    await write([status(name, reason ? { reason } : {})])
   }
 
   /**
@@ -51,6 +60,11 @@ export function createSessionEnds(deps: Deps) {
       const first = row.end_requested_at === null
       if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
       if (rows.isOver(row.status) || (await hasCommand(trx, id, 'end'))) return false
+      // Nothing of it runs: there is nobody to ask.
+      if (row.hibernated || row.status === 'queued') {
+        await overIn(trx, row, write, how.status ?? 'completed', how.reason ?? 'ended')
+        return false
+      }
       await insertCommand(trx, {
         session_id: id,
         project_id: row.project_id,
@@ -62,20 +76,45 @@ export function createSessionEnds(deps: Deps) {
   }
 
   async function cancel(session_id: string): Promise<void> {
-    const project_id = await change(session_id, async (trx, row) => {
+    const project_id = await change(session_id, async (trx, row, write) => {
       if (rows.isOver(row.status))
         throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
+      if (row.hibernated) return row.project_id
+      if (row.status === 'queued') {
+        await cancelQueued(trx, row, write)
+        return row.project_id
+      }
       await insertCommand(trx, { session_id, project_id: row.project_id, kind: 'cancel', payload: {} })
       return row.project_id
     })
     deps.soon(project_id)
   }
 
+  /** None of its turns has begun. It stays without a droid until the next message. */
+  async function cancelQueued(trx: Db, row: rows.SessionRow, write: Write): Promise<void> {
+    const at = new Date().toISOString()
+    const turns = await pendingTurns(trx, row.id)
+    await deleteSessionCommands(trx, row.id)
+    await write(
+      [
+        ...turns.map((turn_id) => ({
+          type: 'completion',
+          at,
+          data: { turn_id, final_text: '', stop_reason: 'cancelled' },
+        })),
+        status('idle', { hibernated: true }),
+      ],
+      { hibernated: true, queued_at: null },
+    )
+  }
+
   async function cleanup(filter: { project_id?: string; max_age_hours: number }): Promise<string[]> {
-    const ids = await rows.deleteOverSessions(db, {
-      project_id: filter.project_id,
-      before: new Date(Date.now() - filter.max_age_hours * 3_600_000),
-    })
+    const before = new Date(Date.now() - filter.max_age_hours * 3_600_000)
+    // With all their events.
+    const ids = await deps.store.transact(
+      (trx) => rows.deleteOverSessions(trx, { project_id: filter.project_id, before }),
+      { long: true },
+    )
     if (filter.project_id) deps.forget(filter.project_id, ids)
     return ids
   }
@@ -86,9 +125,12 @@ export function createSessionEnds(deps: Deps) {
       await end(id, { reason: 'idle for too long', keep: true })
   }
 
-  /** The container is gone for good, or was stopped on purpose. */
+  /** The container is gone for good, or was stopped on purpose. Hibernated sessions have nothing in it. */
   async function failAll(project_id: string, reason: string) {
-    for (const { id } of await rows.activeSessions(db, project_id)) await over(id, 'failed', reason)
+    for (const { id } of await rows.activeSessions(db, project_id))
+      await change(id, async (trx, row, write) => {
+        if (!row.hibernated) await overIn(trx, row, write, 'failed', reason)
+      })
   }
 
   return { over, end, cancel, cleanup, endIdle, failAll }

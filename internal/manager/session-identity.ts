@@ -106,7 +106,9 @@ export function createIdentities(deps: Deps) {
     /** A session that is over or is being ended, or starts again with another key. */
     onCommit({ rows }: Committed) {
       const turned = new Set(
-        rows.filter((row) => actsNoMore(row) || row.status === 'starting').map(({ id }) => id),
+        rows
+          .filter((row) => actsNoMore(row) || row.status === 'starting' || row.status === 'queued')
+          .map(({ id }) => id),
       )
       if (turned.size === 0) return
       changes += 1

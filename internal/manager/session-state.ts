@@ -1,8 +1,11 @@
 // What events say about the state of their session, as a pure function.
 //
-//   starting ─▶ running ⇄ idle ─▶ completed | failed | cancelled
-//                  ⇅                 (a message to a failed or timed-out one starts it again)
-//               waiting
+//   queued ─▶ starting ─▶ running ⇄ idle ─▶ completed | failed | cancelled
+//                            ⇅                 (a message to a failed or timed-out one starts it again)
+//                         waiting
+//
+// `queued` is skipped where there is memory. An idle session may be `hibernated`: its agent is not running, and the next
+// message starts it again.
 
 import { type SessionStatus, sessionStatuses } from '../session-status.ts'
 import type { NewEvent } from '../store/events.ts'
@@ -46,7 +49,11 @@ function onStatus(data: Record<string, unknown>, at: string): SessionChange {
     ),
     idle_at: status === 'idle' ? at : null,
     ended_at: over ? at : null,
-    ...(text(data.agent_session_id) ? { agent_session_id: text(data.agent_session_id) } : {}),
+    // Only the server says so, beside the event.
+    hibernated: false,
+    ...(text(data.agent_session_id)
+      ? { agent_session_id: text(data.agent_session_id), resumable: data.resumable === true }
+      : {}),
   }
 }
 

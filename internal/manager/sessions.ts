@@ -7,20 +7,26 @@ import type { Config, Credential } from '../config.ts'
 import { Fault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { SessionStatus } from '../session-status.ts'
-import { type Due, deleteCommand, insertCommand, newCommandId } from '../store/commands.ts'
+import { type Due, insertCommand, newCommandId } from '../store/commands.ts'
 import { turnMessage } from '../store/events.ts'
 import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import { projectById } from '../store/projects.ts'
+import { queuePositions } from '../store/session-memory.ts'
 import * as rows from '../store/sessions.ts'
 import { type CallerRequests, shownRequest } from './caller-requests.ts'
 import type { CallerTools, Declaration } from './caller-tools.ts'
+import { pausedReason } from './container-pause.ts'
 import { requireRoom } from './disk/limit.ts'
 import type { EventLog } from './event-log.ts'
+import type { Admission } from './memory/admission.ts'
+import { expectedMb } from './memory/expected.ts'
+import type { MeasuredMemory } from './memory/measured.ts'
 import type { Projects } from './projects.ts'
 import { excess } from './session-bounds.ts'
-import { createSessionChange, status } from './session-change.ts'
+import { createSessionChange } from './session-change.ts'
 import { createSessionEnds } from './session-ends.ts'
+import { createStarting } from './session-starting.ts'
 import { full, hasRoom, limitBytes } from './session-storage.ts'
 import { fits, requireMaySpeak } from './session-taking-up.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn.ts'
@@ -35,6 +41,9 @@ export type SessionsDeps = {
   workspaces: Workspaces
   events: EventLog
   callerTools: CallerTools
+  admission: Pick<Admission, 'place'>
+  measured: MeasuredMemory
+  paused: (project_id: string) => boolean
   openRequests: CallerRequests['shown']
   /** Its droid has other tools now. */
   toolsChanged: (project_id: string, session_id: string) => void
@@ -80,6 +89,7 @@ const shown = (row: rows.SessionRow) => ({
   droid: row.droid,
   model: row.model,
   status: row.status,
+  hibernated: row.hibernated,
   reason: row.reason,
   requires: row.requires,
   parent_session_id: row.parent_session_id,
@@ -101,10 +111,11 @@ const shown = (row: rows.SessionRow) => ({
 })
 
 export function createSessions(deps: SessionsDeps) {
-  const { store, config, keys, projects, workspaces, events } = deps
+  const { store, config, projects, workspaces, events } = deps
   const { db } = store
   const { spawn, droidOf } = createSpawn(deps)
   const change = createSessionChange(deps)
+  const starting = createStarting({ ...deps, change })
 
   async function require(session_id: string): Promise<rows.SessionRow> {
     const row = await rows.sessionById(db, session_id)
@@ -118,13 +129,22 @@ export function createSessions(deps: SessionsDeps) {
       found.filter(({ status }) => status === 'waiting').map(({ id }) => id),
     )
     const bySession = Map.groupBy(open, (request) => request.session_id)
+    const positions = await queuePositions(
+      db,
+      found.filter(({ status }) => status === 'queued').map(({ id }) => id),
+    )
     return found.map((row) => {
       const all = bySession.get(row.id) ?? []
       const open_requests = all.flatMap((request) =>
         request.arguments === null ? [] : [shownRequest({ ...request, arguments: request.arguments })],
       )
       const requires = [...row.requires, ...all.map(({ id }) => id)]
-      return { ...shown(row), requires, open_requests }
+      const queue_position = positions.get(row.id) ?? null
+      const measured = deps.measured.of(row.project_id, row.id)
+      const memory_mb = { expected: expectedMb(config, row.droid), measured }
+      const halted = row.reason === null && !rows.isOver(row.status) && deps.paused(row.project_id)
+      const reason = halted ? pausedReason : row.reason
+      return { ...shown(row), reason, queue_position, memory_mb, requires, open_requests }
     })
   }
 
@@ -161,50 +181,31 @@ export function createSessions(deps: SessionsDeps) {
         ...(turn.attachments ? { attachments: turn.attachments } : {}),
       }
       const common = { session_id, project_id: row.project_id }
-      const place = { project_id: row.project_id, since_index: row.next_index - 1 }
+      const where = { project_id: row.project_id, since_index: row.next_index - 1 }
       if (!rows.isOver(row.status)) {
         if (row.end_requested_at)
           throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
-        await write([said])
-        await insertCommand(trx, { ...common, kind: 'prompt', payload })
-        return place
+        if (row.hibernated) await starting.wakeUp({ trx, row, write, turn: payload, said: [said] })
+        else {
+          await write([said])
+          await insertCommand(trx, { ...common, kind: 'prompt', payload })
+        }
+        return where
       }
       if (!mayResume(row))
         throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
           hint: 'session spawn starts a new one',
         })
-      await write([status('starting', { reason: 'resumed by a message' }), said], rekeyed(row))
-      await insertCommand(trx, { ...common, kind: 'start', payload: { turn: payload, resume: true } })
-      return place
+      await starting.again({ trx, row, write, turn: payload, said: [said] }, 'resumed by a message')
+      return where
     })
     if (declaration) deps.toolsChanged(project_id, session_id)
     deps.soon(project_id)
     return { session_id, turn_id, since_index, spawned: false }
   }
 
-  const rekeyed = (row: rows.SessionRow): rows.SessionChange => ({
-    key_generation: row.key_generation + 1,
-    key_hash: keys.hashOf(keys.keyOf(row.id, row.key_generation + 1)),
-    full_at: null,
-  })
-
-  /** A prompt found its droid gone: the same turn, with a start before it. */
-  async function restart(command: Due): Promise<void> {
-    await change(command.session_id, async (trx, row, write) => {
-      await deleteCommand(trx, command.id)
-      if (row.end_requested_at || row.full_at) return
-      await write([status('starting', { reason: 'its droid was gone' })], rekeyed(row))
-      await insertCommand(trx, {
-        session_id: row.id,
-        project_id: row.project_id,
-        kind: 'start',
-        payload: { turn: command.payload, resume: true },
-      })
-    })
-    deps.soon(command.project_id)
-  }
-
-  async function start(caller: Caller, input: SpawnInput): Promise<Addressed> {
+  /** `intent`: what it changes waits for it; what it only reads does not. */
+  async function start(caller: Caller, input: SpawnInput, intent?: Promise<void>): Promise<Addressed> {
     const { idempotency_key, turn } = input
     const project = await projects.require(input.project_id)
     if (input.declaration) await deps.callerTools.check(input.declaration, project.id)
@@ -219,15 +220,18 @@ export function createSessions(deps: SessionsDeps) {
     requireRoom(config, project)
     deps.requireFree()
     const isolated = project.workspace_isolation && !input.workspace_id
+    if (input.create_workspace || isolated) await intent
     const workspace = await workspaces.resolve(caller, project.id, {
       workspace_id: input.workspace_id,
       create_workspace: input.create_workspace || isolated,
     })
-    if (!input.new_session && !caller.session_id) {
-      const latest = await rows.latestOfWorkspace(db, project.id, workspace.workspace_id, input.droid)
-      if (latest && fits(latest, caller, input))
-        return await address(caller, latest.id, turn, input.declaration, idempotency_key)
-    }
+    const latest =
+      input.new_session || caller.session_id
+        ? undefined
+        : await rows.latestOfWorkspace(db, project.id, workspace.workspace_id, input.droid)
+    await intent
+    if (latest && fits(latest, caller, input))
+      return await address(caller, latest.id, turn, input.declaration, idempotency_key)
     try {
       const {
         row,
@@ -238,7 +242,8 @@ export function createSessions(deps: SessionsDeps) {
         ...input,
         idempotency_hash,
       })
-      deps.first(command, row)
+      if (row.status === 'queued') deps.soon(project.id)
+      else deps.first(command, row)
       events.announce({ rows: [row], events: first })
       return { session_id: row.id, turn_id, since_index: -1, spawned: true }
     } catch (error) {
@@ -278,7 +283,7 @@ export function createSessions(deps: SessionsDeps) {
   return {
     start,
     address,
-    restart,
+    restart: starting.restart,
     requireMaySpawn,
     list,
     require,

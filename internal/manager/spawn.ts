@@ -22,6 +22,7 @@ import {
 } from '../store/sessions.ts'
 import type { CallerTools, Declaration } from './caller-tools.ts'
 import { writeEvents } from './log-writer.ts'
+import type { Admission } from './memory/admission.ts'
 import { providerOf } from './model-use.ts'
 import { lacksGrant } from './project-boundaries.ts'
 import { effectiveLimits } from './projects.ts'
@@ -138,6 +139,7 @@ export function createSpawn(deps: {
   credentials: ReadonlyMap<string, Credential>
   keys: SessionKeys
   callerTools: CallerTools
+  admission: Pick<Admission, 'place'>
 }) {
   const { store, config, keys } = deps
   const inTurn = createSpawnTurns()
@@ -187,6 +189,7 @@ export function createSpawn(deps: {
             tools_disallowed: fields.tools_disallowed ?? [],
           }
       await reserve(trx, project.id, limits, parent)
+      const place = await deps.admission.place(trx, project, droid)
       const fresh: SessionRow = {
         id,
         project_id: project.id,
@@ -194,8 +197,8 @@ export function createSpawn(deps: {
         ...bounds,
         model: fields.model ?? project.model,
         reasoning_level: fields.reasoning_level ?? null,
-        status: 'starting',
-        reason: null,
+        status: place.status,
+        reason: place.status === 'queued' ? place.reason : null,
         requires: [],
         parent_session_id: parent?.id ?? null,
         root_session_id: parent?.root_session_id ?? id,
@@ -226,8 +229,11 @@ export function createSpawn(deps: {
         key_expires_at: caller.expires_at,
         stored_bytes: 0,
         full_at: null,
+        queued_at: place.status === 'queued' ? at : null,
+        hibernated: false,
+        resumable: false,
       }
-      const opening = [{ type: 'status', at, data: { status: 'starting' } }, userMessage(turn_id, turn, at)]
+      const opening = [{ type: 'status', at, data: place }, userMessage(turn_id, turn, at)]
       const made = sessionInsertion(trx, {
         ...fresh,
         next_index: opening.length,

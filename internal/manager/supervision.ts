@@ -2,17 +2,22 @@
 import type { Log } from '../log.ts'
 import type { HelloAnswer, SupervisorHello } from '../relay/protocol.ts'
 import type { SupervisorSide } from '../relay/supervisor-side.ts'
+import { restartedReason } from '../relay/wire.ts'
 import { pendingCommands } from '../store/commands.ts'
 import type { Store } from '../store/open.ts'
+import { takeLastEnd } from '../store/projects.ts'
 import { activeSessions, isOver } from '../store/sessions.ts'
 import { withoutContent } from './dropped-events.ts'
 import type { EventLog } from './event-log.ts'
+import type { Detached } from './exec/detached.ts'
 import type { FormerLives } from './former-lives.ts'
+import type { Numbered } from './log-writer.ts'
 
 type Deps = {
   store: Store
   events: EventLog
   former: FormerLives
+  execs: () => Pick<Detached, 'hello' | 'ended'>
   log: Log
   soon: (project_id: string) => void
   fail: (session_id: string, reason: string) => Promise<void>
@@ -22,7 +27,25 @@ type Deps = {
 export function createSupervision(deps: Deps): SupervisorSide {
   const { store, events, former, log, soon, fail, outdated } = deps
 
+  /** Why the containers ended whose sessions are still telling of it. */
+  const ends = new Map<string, string>()
+
+  async function rememberEnd(project_id: string): Promise<void> {
+    const last_end = await takeLastEnd(store.db, project_id)
+    if (last_end === null) ends.delete(project_id)
+    else ends.set(project_id, last_end)
+  }
+
+  /** The supervisor of the next start knows only that there was an end. */
+  function explained(project_id: string, event: Numbered): Numbered {
+    const { reason } = event.data
+    const why = ends.get(project_id)
+    if (!event.former || !why || event.type !== 'status' || reason !== restartedReason) return event
+    return { ...event, data: { ...event.data, reason: why } }
+  }
+
   async function supervisorHello(project_id: string, hello: SupervisorHello): Promise<HelloAnswer> {
+    await rememberEnd(project_id)
     const ids = hello.sessions.map(({ session_id }) => session_id)
     const rows =
       ids.length === 0
@@ -40,12 +63,13 @@ export function createSupervision(deps: Deps): SupervisorSide {
       const row = known.get(session_id)
       if (live || !row || row.committed_seq >= last_seq) former.end(session_id)
       else former.begin(session_id, last_seq)
-      // Over by the server's word: what is left of it must not run on.
-      if (!row || (isOver(row.status) && live)) unknown.push(session_id)
+      // By the server's word it has no droid: what is left of it must not run on.
+      const has_droid = row && !isOver(row.status) && !row.hibernated && row.status !== 'queued'
+      if (!row || (live && !has_droid)) unknown.push(session_id)
       else committed[session_id] = row.committed_seq
     }
     await failForgotten(project_id, new Set(ids))
-    return { committed, unknown }
+    return { committed, unknown, ...(await deps.execs().hello(project_id, hello)) }
   }
 
   /** Sessions that should live in this container but that its supervisor knows nothing of and was not to be told of. */
@@ -53,8 +77,8 @@ export function createSupervision(deps: Deps): SupervisorSide {
     // In this order: a session that is made in between is in neither list, or in both.
     const active = await activeSessions(store.db, project_id)
     const told = new Set((await pendingCommands(store.db, project_id)).map((command) => command.session_id))
-    for (const { id } of active)
-      if (!held.has(id) && !told.has(id)) {
+    for (const { id, status, hibernated } of active)
+      if (!held.has(id) && !told.has(id) && !hibernated && status !== 'queued') {
         log.warn('a session is lost to its container', { project_id, session_id: id })
         await fail(id, 'the container lost the session')
       }
@@ -65,15 +89,18 @@ export function createSupervision(deps: Deps): SupervisorSide {
     supervisorReady: (link) => soon(link.project_id),
     supervisorGone: () => undefined,
     supervisorOutdated: outdated,
+    execsEnded: (project_id, { execs }) => deps.execs().ended(project_id, execs),
     async events(project_id, { session_id, events: batch }, refused) {
       const until = former.until(session_id)
-      const numbered = batch.map(({ seq, type, at, ...data }) => ({
-        seq,
-        type,
-        at,
-        data,
-        former: seq <= until,
-      }))
+      const numbered = batch
+        .map(({ seq, type, at, ...data }) => ({
+          seq,
+          type,
+          at,
+          data,
+          former: seq <= until,
+        }))
+        .map((event) => explained(project_id, event))
       const taken = refused ? withoutContent(numbered, refused.message) : numbered
       const answer = await events.receive(project_id, session_id, taken)
       if ('unknown' in answer || answer.committed_seq >= until) former.end(session_id)

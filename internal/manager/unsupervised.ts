@@ -22,6 +22,7 @@ export function createUnsupervised({ store, relay, containers, sessions, log }: 
       .distinct()
       .where('status', 'not in', overStatuses)
       .where('ended_at', 'is', null)
+      .where('hibernated', '=', false)
       .execute()
     const alone = new Set(rows.map((row) => row.project_id).filter((id) => !relay.supervisor(id)))
     for (const project_id of since.keys()) if (!alone.has(project_id)) since.delete(project_id)
@@ -29,11 +30,16 @@ export function createUnsupervised({ store, relay, containers, sessions, log }: 
       const first = since.get(project_id) ?? Date.now()
       since.set(project_id, first)
       if (Date.now() - first < patience_ms) continue
-      const running = (await containers.inspect(project_id))?.status === 'running'
+      const status = (await containers.inspect(project_id))?.status
+      if (status === 'paused') {
+        since.delete(project_id)
+        continue
+      }
+      const running = status === 'running'
       log.warn('sessions without a supervisor are given up', { project_id, running })
       await sessions.failAll(
         project_id,
-        running ? 'nothing in the container answers' : 'the container is not running',
+        running ? 'the supervisor of the container does not answer' : 'the container is not running',
       )
       since.delete(project_id)
     }

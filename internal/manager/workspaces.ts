@@ -6,19 +6,18 @@ import { Fault, messageOf, unknown } from '../fault.ts'
 import * as files from '../files/files.ts'
 import { defaultWorkspace, newWorkspaceId } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { Runtime } from '../runtime/runtime.ts'
 import type { Store } from '../store/open.ts'
 import type { PageRequest } from '../store/page.ts'
 import type { ProjectWithContainer } from '../store/projects.ts'
 import * as rows from '../store/workspaces.ts'
 import type { Directories } from './directories.ts'
 import { requireRoom } from './disk/limit.ts'
+import type { SupervisorOf } from './exec/supervised.ts'
 import { containerPaths, type Layout } from './layout.ts'
 import type { Projects } from './projects.ts'
 
 export type WorkspacesDeps = {
   store: Store
-  runtime: Runtime
   layout: Layout
   projects: Projects
   directories: Directories
@@ -28,6 +27,7 @@ export type WorkspacesDeps = {
   preparing: Set<string>
   /** Clones the remote in the project's container; the error in words, or nothing. */
   clone: (project_id: string, remote_url: string, signal: AbortSignal | undefined) => Promise<string | null>
+  supervisorOf: SupervisorOf
   config: Config
   disk: { touched(project_id: string): void; measure(project_id: string): Promise<void> }
   /** Whether something lives in a workspace, in words, or nothing. */
@@ -50,7 +50,7 @@ const shown = (row: rows.WorkspaceRow) => ({
 const initSeconds = 60
 
 export function createWorkspaces(deps: WorkspacesDeps) {
-  const { store, config, layout, projects, runtime, directories } = deps
+  const { store, config, layout, projects, directories } = deps
   const { db } = store
 
   /** No id: the default one, or a new one. A known id: it. An unknown one: made if `create_workspace`, else not found. */
@@ -116,13 +116,14 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     id: string,
     signal: AbortSignal | undefined,
   ): Promise<string | null> {
-    const { exit_code, stderr } = await runtime.exec(project_id, {
+    const link = await deps.supervisorOf(project_id, signal)
+    const command = {
       command: ['git', 'init', '--quiet', '--initial-branch=main'],
       working_dir: `${containerPaths.workspaces}/${id}`,
       timeout_seconds: initSeconds,
       output_bytes: 16_384,
-      signal,
-    })
+    }
+    const { exit_code, stderr } = await link.send('exec', command, { signal })
     if (exit_code === 0 || exit_code === 127) return null
     return `git: ${stderr.trim().split('\n').at(-1) ?? `exit code ${exit_code}`}`
   }

@@ -1,7 +1,8 @@
 // The one door. Whatever the way in, a call is found, permitted, checked, run and written into the audit here, in
 // this order: may this scope ever use the action; is the input right; which projects does it touch and does the
 // scope see all of them (if not, they do not exist for it); does the caller hold what an admin granted to the projects
-// that it writes to; then it runs, for as long as its caller's credential is valid.
+// that it writes to; then it runs, for as long as its caller's credential is valid. A change runs only after its intent
+// is committed to the audit, and its row is settled with the outcome.
 import { performance } from 'node:perf_hooks'
 import type { Caller } from '../auth/caller.ts'
 import { holdsEverything, mayAct } from '../auth/grant.ts'
@@ -9,6 +10,7 @@ import { type Lifetimes, whileValid } from '../auth/lifetimes.ts'
 import { couldAllow, sees } from '../auth/scope.ts'
 import { Fault, toFault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
+import type { Intent } from '../manager/audit.ts'
 import type { Managers } from '../manager/managers.ts'
 import { lacksGrant } from '../manager/project-boundaries.ts'
 import { checkText, describeProblems } from './check.ts'
@@ -94,7 +96,7 @@ export function createDoor(options: {
   async function run(
     found: Found,
     context: CallContext,
-    note: (projects: string[]) => void,
+    begin: (projects: string[]) => Promise<void>,
   ): Promise<object> {
     const { action, args } = found
     if (!couldAllow(context.caller.scope, action.needs))
@@ -103,23 +105,46 @@ export function createDoor(options: {
       })
     const parsed = action.input.safeParse(args)
     if (!parsed.success) throw describeProblems(describe(found), action.input, parsed.error)
-    note(await permit(managers, context, action, parsed.data))
+    const intent = begin(await permit(managers, context, action, parsed.data))
+    if (!action.awaits_intent) await intent
     context.signal.throwIfAborted()
-    return await action.run({ ...context, managers }, parsed.data as never)
+    return await action.run({ ...context, managers, intent }, parsed.data as never)
   }
 
   async function call(toolName: string, context: CallContext, args: unknown): Promise<Outcome> {
     const started = performance.now()
     let found: Found | undefined
-    let projects: string[] = []
+    let project_id: string | null = null
+    let intent: Intent | undefined
     let outcome: Outcome
     let result = 'ok'
+    const at = new Date().toISOString()
+    const described = () => ({
+      at,
+      caller_kind: context.caller.kind,
+      caller_id: context.caller.id,
+      token_id: context.caller.token_id,
+      session_id: context.caller.session_id ?? null,
+      via: context.via,
+      tool: found?.tool.name ?? toolName.slice(0, 80),
+      action: found?.name ?? '',
+      project_id,
+      request_id: context.request_id,
+    })
     using valid = whileValid(lifetimes, context.caller, context.signal)
     const { signal } = valid
     try {
       found = find(tools, toolName, args)
+      const { action } = found
       const running = run(found, { ...context, signal }, (touched) => {
-        projects = touched
+        project_id = touched[0] ?? null
+        // A call that has ended meanwhile is recorded already.
+        signal.throwIfAborted()
+        if (action.needs.endsWith(':read') || action.commits_audit) return Promise.resolve()
+        intent = managers.audit.begin(described())
+        // An action that awaits it itself may end before that.
+        intent.committed.catch(() => undefined)
+        return intent.committed
       })
       // Not every action watches the signal, and some answer what they have when it ends.
       const structured = await Promise.race([running, valid.ended])
@@ -148,24 +173,9 @@ export function createDoor(options: {
         is_error: true,
       }
     }
-    const row = {
-      at: new Date().toISOString(),
-      caller_kind: context.caller.kind,
-      caller_id: context.caller.id,
-      token_id: context.caller.token_id,
-      session_id: context.caller.session_id ?? null,
-      via: context.via,
-      tool: found?.tool.name ?? toolName.slice(0, 80),
-      action: found?.name ?? '',
-      project_id: projects[0] ?? null,
-      outcome: result,
-      milliseconds: performance.now() - started,
-      request_id: context.request_id,
-    }
-    // A change is answered when its audit row is committed; a read does not wait for that.
-    const changes = found !== undefined && !found.action.needs.endsWith(':read')
-    const written = managers.audit.record(row, changes)
-    if (changes) await written
+    const milliseconds = performance.now() - started
+    if (intent) intent.settle(result, milliseconds)
+    else managers.audit.record({ ...described(), outcome: result, milliseconds })
     return outcome
   }
 

@@ -68,7 +68,7 @@ export function createFollow(managers: Managers): Follow {
         throw new Fault('invalid', 'the path holds no session id (gogol_…)')
       const project_id = await managers.sessions.projectOf(session_id)
       if (!project_id || !sees(caller.scope, project_id)) throw unknown('session', session_id)
-      void audit(caller, request_id, 'session', project_id)
+      audit(caller, request_id, 'session', project_id)
       return async function* (signal) {
         for await (const events of managers.events.followSession(session_id, since, signal))
           yield* portions(events, ({ index }) => index)
@@ -79,7 +79,7 @@ export function createFollow(managers: Managers): Follow {
         throw new Fault('invalid', 'the path holds no project id (a UUID)')
       if (!sees(caller.scope, project_id)) throw unknown('project', project_id)
       await managers.projects.require(project_id)
-      void audit(caller, request_id, 'project', project_id)
+      audit(caller, request_id, 'project', project_id)
       return async function* (signal) {
         for await (const events of managers.events.followProject(project_id, since, signal))
           yield* portions(events, ({ position }) => position)

@@ -37,6 +37,7 @@ export function subscribe(server: Server, uri: string): void {
   subscribed.set(server, uris.add(uri))
 }
 export const unsubscribe = (server: Server, uri: string): void => void subscribed.get(server)?.delete(uri)
+export const subscriptionsOf = (server: Server): string[] => [...(subscribed.get(server) ?? [])]
 
 type Session = { session_id: string; droid: string; status: string; project_id: string }
 

@@ -1,19 +1,21 @@
 // The ids of the requests that are under way in one session of the older eras. The SDK finds the stream of an answer by its
 // id alone: of two requests with the same one, the first would never be answered, or get what the other asked for.
-import type { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server'
+import type { RequestId, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server'
 
 type Message = { id?: unknown; method?: unknown } | null | undefined
 
 const keyOf = (id: unknown) => `${typeof id} ${id}`
 
-function idsIn(body: unknown): string[] {
+export function requestIds(body: unknown): RequestId[] {
   const messages = (Array.isArray(body) ? body : [body]) as Message[]
   return messages.flatMap((message) =>
-    typeof message?.method === 'string' && ['string', 'number'].includes(typeof message.id)
-      ? [keyOf(message.id)]
+    typeof message?.method === 'string' && (typeof message.id === 'string' || typeof message.id === 'number')
+      ? [message.id]
       : [],
   )
 }
+
+const idsIn = (body: unknown): string[] => requestIds(body).map(keyOf)
 
 export interface OpenIds {
   /** False if one of them is under way already; then none is taken. */

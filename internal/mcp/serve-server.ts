@@ -15,7 +15,7 @@ import type { Caller } from '../auth/caller.ts'
 import { Fault, toFault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { CallContext, Door, ListedTool, Outcome } from './door.ts'
-import { listSessions, readSession, subscribe, templates, unsubscribe } from './resources.ts'
+import { listSessions, readSession, subscribe, subscriptionsOf, templates, unsubscribe } from './resources.ts'
 import type { Notify } from './serve-notify.ts'
 
 /** Who asks, checked for this very request, and the id under which it is logged and audited. */
@@ -40,8 +40,13 @@ type Parts = {
   validator: jsonSchemaValidator
   fixtures?: Fixtures
 }
-/** `running` hears of each call: +1 when it starts, -1 when it is over. */
-export type NewServer = (running?: (change: 1 | -1) => void) => Server
+export type Watcher = {
+  /** Hears of each call: +1 when it starts, -1 when it is over. */
+  running(change: 1 | -1): void
+  /** The client subscribed to resources, or unsubscribed from some: it is answered after this. */
+  subscribed(uris: string[]): Promise<void>
+}
+export type NewServer = (watcher?: Watcher) => Server
 
 const everything = { kind: 'admin', read_only: false } as const
 
@@ -99,7 +104,7 @@ export function createServerFactory(parts: Parts): NewServer {
     }
   }
 
-  function installSessions(server: Server): void {
+  function installSessions(server: Server, watcher: Watcher | undefined): void {
     const asking = (context: ServerContext): CallContext => ({
       ...askedOf(context),
       via: 'http',
@@ -116,28 +121,30 @@ export function createServerFactory(parts: Parts): NewServer {
     server.setRequestHandler('resources/subscribe', async ({ params }, context) => {
       await readSession(door, asking(context), params.uri)
       subscribe(server, params.uri)
+      await watcher?.subscribed(subscriptionsOf(server))
       return {}
     })
-    server.setRequestHandler('resources/unsubscribe', ({ params }) => {
+    server.setRequestHandler('resources/unsubscribe', async ({ params }) => {
       unsubscribe(server, params.uri)
+      await watcher?.subscribed(subscriptionsOf(server))
       return {}
     })
   }
 
-  return (running) => {
+  return (watcher) => {
     const server = new Server(parts.server_info, options)
     server.onerror = (error) => log.debug('mcp', { error: error.message })
     server.setRequestHandler('tools/list', (_request, context) => list(context))
     server.setRequestHandler('tools/call', async (request, context) => {
-      running?.(1)
+      watcher?.running(1)
       try {
         return await call(request.params, context)
       } finally {
-        running?.(-1)
+        watcher?.running(-1)
       }
     })
     if (fixtures) fixtures.install(server, { list, call }, parts.notify)
-    else installSessions(server)
+    else installSessions(server, watcher)
     return server
   }
 }

@@ -1,59 +1,78 @@
 // The eras up to 2025-11-25: `initialize` opens a session, and everything after names it. A session belongs to the
 // caller that opened it; for anybody else it does not exist. Sessions are few (`limits`) and end by DELETE, with their
 // token, by being idle, or, when there are too many, by being the one that was used longest ago; a client then opens a
-// new one.
+// new one. A session outlives the process: its row is written before the client is told its id, and the next process loads
+// all rows before it listens.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   isInitializeRequest,
-  type Server,
-  WebStandardStreamableHTTPServerTransport,
+  type RequestId,
+  type WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server'
 import type { Caller } from '../auth/caller.ts'
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
-import { isSubscribed } from './resources.ts'
+import type { McpSessionRows } from '../store/mcp-sessions.ts'
 import { rpcError } from './serve-error.ts'
-import { type OpenIds, watchIds } from './serve-ids.ts'
+import { requestIds } from './serve-ids.ts'
+import { answerLost, lostAnswers } from './serve-lost.ts'
 import type { Audience, LogMessage } from './serve-notify.ts'
-import { createReplay, type Replay } from './serve-replay.ts'
+import { isUnopened, opened, openingEvent, withOpening } from './serve-opening.ts'
 import { type Asked, type NewServer, toAuthInfo } from './serve-server.ts'
+import {
+  isLevel,
+  type Live,
+  makeLive,
+  newSession,
+  type Session,
+  tellMessage,
+  tellResourceUpdated,
+  tellToolsChanged,
+  wake,
+} from './serve-session.ts'
 import type { WatchedStreams } from './serve-streams.ts'
 
 export type SessionLimits = { sessions: number; sessions_per_caller: number; idle_minutes: number }
 const defaults: SessionLimits = { sessions: 2000, sessions_per_caller: 500, idle_minutes: 30 }
 const sweep_ms = 30_000
+const touch_ms = 60 * 60_000
+/** A call that runs longer is worth telling the client how to come back for it. */
+const late_ms = 50
 /** How long the calls of a session whose token ended have to say so. */
 const last_words_ms = 1_000
+/** A session that was in use when its server ended can be taken up for so long. */
+const kept_days = 7
+/** Of what a client says when it opens a session; one that says more does not outlive the process. */
+const max_params_characters = 16 * 1024
 
-type Session = {
-  id: string
-  caller: Caller
-  server: Server
-  transport: WebStandardStreamableHTTPServerTransport
-  replay: Replay
-  ids: OpenIds
-  used_at: number
-  /** Calls that run and streams that are open: while there are any, the session is not idle. */
-  busy: number
-  /** Stops watching the credential of its caller. */
-  unwatch: () => void
-}
 type Parts = {
   newServer: NewServer
   streams: WatchedStreams
   lifetimes: Lifetimes
+  rows: McpSessionRows
   log: Log
   limits: Partial<SessionLimits>
 }
 
+const notFound = () => rpcError(404, -32001, 'Session not found')
 const same = (one: Caller, other: Caller) => one.kind === other.kind && one.id === other.id
 
-export function createSessions({ newServer, streams, lifetimes, log, limits: given }: Parts) {
+export function createSessions({ newServer, streams, lifetimes, rows, log, limits: given }: Parts) {
   const limits = { ...defaults, ...given }
   // In the order of last use: `touch` moves a session to the end.
   const sessions = new Map<string, Session>()
+  let touched_at = Date.now()
+
+  const parts = {
+    newServer,
+    subscribed: ({ id, subscriptions }: Session) => rows.update(id, { subscriptions }),
+    closed(session: Session) {
+      session.unwatch()
+      sessions.delete(session.id)
+    },
+  }
 
   function touch(session: Session, caller: Caller) {
     session.used_at = Date.now()
@@ -69,7 +88,7 @@ export function createSessions({ newServer, streams, lifetimes, log, limits: giv
     session.unwatch = lifetimes.watch(caller, () => {
       sessions.delete(session.id)
       // Its calls end at the same moment: their answers go out before the streams that carry them are closed.
-      Promise.race([session.ids.settled(), sleep(last_words_ms, undefined, { ref: false })])
+      Promise.race([session.live?.ids.settled(), sleep(last_words_ms, undefined, { ref: false })])
         .then(() => end(session))
         .catch((error: unknown) => log.warn('failed to end a session whose token ended', { error }))
     })
@@ -78,7 +97,7 @@ export function createSessions({ newServer, streams, lifetimes, log, limits: giv
   async function end(session: Session) {
     session.unwatch()
     sessions.delete(session.id)
-    await session.server.close()
+    await Promise.all([session.live?.server.close(), rows.remove([session.id])])
   }
 
   async function makeRoom(caller: Caller) {
@@ -92,56 +111,118 @@ export function createSessions({ newServer, streams, lifetimes, log, limits: giv
     })
   }
 
-  async function open(request: Request, asked: Asked, body: unknown): Promise<Response> {
+  async function open(request: Request, asked: Asked, body: { params: Record<string, unknown> }) {
     await makeRoom(asked.caller)
-    const replay = createReplay()
-    const transport = new WebStandardStreamableHTTPServerTransport({
-      sessionIdGenerator: randomUUID,
-      eventStore: replay,
-      retryInterval: 1000,
-      onsessioninitialized: (id) => {
-        session.id = id
-        sessions.set(id, session)
-        watch(session, asked.caller)
-      },
-      onsessionclosed: (id) => {
-        session.unwatch()
-        sessions.delete(id)
-      },
-    })
-    const server = newServer((change) => {
-      session.busy += change
-    })
-    const session: Session = {
-      id: '',
-      caller: asked.caller,
-      server,
-      transport,
-      replay,
-      ids: watchIds(transport),
-      used_at: Date.now(),
-      busy: 0,
-      unwatch: () => {},
+    const { caller } = asked
+    const { params } = body
+    const session = newSession({ id: randomUUID(), caller, params, subscriptions: [], log_level: null })
+    // It has its place from now on, however many are opened at once.
+    sessions.set(session.id, session)
+    session.busy++
+    let live: Live | undefined
+    try {
+      live = await makeLive(session, parts)
+      const response = await live.transport.handleRequest(request, {
+        parsedBody: body,
+        authInfo: toAuthInfo(asked),
+      })
+      if (response.ok && JSON.stringify(params).length <= max_params_characters)
+        await rows.insert({ id: session.id, caller, params })
+      if (response.ok) session.live = live
+      return response
+    } finally {
+      session.busy--
+      if (session.live) watch(session, caller)
+      else {
+        sessions.delete(session.id)
+        await live?.server.close()
+      }
     }
-    await server.connect(transport)
-    const response = await transport.handleRequest(request, {
-      parsedBody: body,
-      authInfo: toAuthInfo(asked),
-    })
-    if (session.id === '') await server.close()
-    return response
   }
 
-  async function listen(session: Session, request: Request, asked: Asked): Promise<Response> {
+  /** Undefined if it ended meanwhile. */
+  async function awake(session: Session, url: string, asked: Asked): Promise<Live | undefined> {
+    if (session.live) return session.live
+    session.waking ??= wake(session, url, asked, parts).finally(() => {
+      session.waking = undefined
+    })
+    // It is in use: it does not make room for another.
+    session.busy++
+    const live = await session.waking.finally(() => session.busy--)
+    if (sessions.get(session.id) === session) session.live = live
+    else await live.server.close()
+    return session.live
+  }
+
+  async function listen(session: Session, live: Live, request: Request, asked: Asked): Promise<Response> {
+    const last = request.headers.get('last-event-id')
+    const { replay } = session
+    const missed = last === null ? undefined : replay.missedBy(last)
+    if (missed?.of_request && missed.lost.length > 0)
+      return answerLost(session.id, missed.lost, missed.over_id)
+    // Clients that ask for more after a stream has said everything take this as the end of it.
+    if (missed?.over) return rpcError(405, -32000, 'this stream has ended')
+    let say: Session['say']
     const answer = async () => {
-      const response = await session.transport.handleRequest(request)
-      if (response.ok) session.busy++
-      return response
+      const response = await live.transport.handleRequest(request)
+      if (!response.ok) return response
+      session.busy++
+      if (missed?.of_request) return response
+      const events =
+        lostAnswers(missed?.lost ?? []) + openingEvent(replay.openingId(last), isUnopened(request))
+      return withOpening(response, events, (way) => {
+        say = way
+        session.say = way
+      })
     }
     return await streams.watch(asked.caller, request.signal, answer, () => {
+      if (session.say === say) session.say = undefined
       session.busy--
       session.used_at = Date.now()
     })
+  }
+
+  /**
+   * Clients of the revisions before 2025-11-25 come back for their GET stream only, never for that of a request. So the ids
+   * of the GET stream carry the requests that take long, and if the server is killed, they are answered there.
+   */
+  function announceLate(session: Session, requests: RequestId[]): void {
+    const { replay } = session
+    const mark = () => session.say?.(openingEvent(replay.openingId(null), true))
+    replay.onAnswered = mark
+    setTimeout(() => replay.announce(requests) && mark(), late_ms).unref()
+  }
+
+  async function post(session: Session, live: Live, request: Request, asked: Asked, body: unknown) {
+    if (!live.ids.take(body))
+      return rpcError(400, -32600, 'a request with this id is under way in this session')
+    const requests = requestIds(body)
+    const handle = (by: Request) =>
+      session.replay.during(requests, () =>
+        live.transport.handleRequest(by, { parsedBody: body, authInfo: toAuthInfo(asked) }),
+      )
+    let accepted = false
+    try {
+      await rememberLevel(session, body)
+      const older = requests.length > 0 && isUnopened(request)
+      const response = older ? await opened(request, late_ms, handle) : await handle(request)
+      accepted = response.ok
+      if (older && accepted) announceLate(session, requests)
+      return response
+    } finally {
+      if (!accepted) live.ids.release(body)
+      deliver(answerCancelled(live.transport, body))
+    }
+  }
+
+  /** The level from which the client wants to hear messages is part of its session. */
+  async function rememberLevel(session: Session, body: unknown): Promise<void> {
+    for (const message of Array.isArray(body) ? body : [body]) {
+      const level: unknown = message?.method === 'logging/setLevel' && message.params?.level
+      if (!isLevel(level)) continue
+      session.log_level = level
+      await rows.update(session.id, { log_level: level })
+    }
   }
 
   const sweep = setInterval(() => {
@@ -149,12 +230,25 @@ export function createSessions({ newServer, streams, lifetimes, log, limits: giv
     for (const session of sessions.values()) {
       session.replay.expire()
       if (session.busy > 0 || session.used_at > idle_since) continue
-      end(session).catch((error: unknown) => log.warn('an idle session did not end', { error }))
+      end(session).catch((error: unknown) => log.warn('failed to end an idle session', { error }))
     }
+    if (Date.now() - touched_at < touch_ms) return
+    touched_at = Date.now()
+    rows
+      .touch([...sessions.keys()])
+      .catch((error: unknown) => log.warn('failed to record which MCP sessions are in use', { error }))
   }, sweep_ms)
   sweep.unref()
 
   return {
+    /** Takes up what an earlier process left. */
+    async load() {
+      for (const row of await rows.load(limits.sessions, kept_days)) {
+        const session = newSession({ ...row, caller: row.caller as Caller })
+        sessions.set(session.id, session)
+        watch(session, session.caller)
+      }
+    },
     async fetch(request: Request, asked: Asked, body: unknown): Promise<Response> {
       const id = request.headers.get('mcp-session-id')
       if (id === null) {
@@ -162,38 +256,32 @@ export function createSessions({ newServer, streams, lifetimes, log, limits: giv
         return rpcError(400, -32000, 'Mcp-Session-Id is missing: open a session with initialize first')
       }
       const session = sessions.get(id)
-      if (!session || !same(session.caller, asked.caller)) return rpcError(404, -32001, 'Session not found')
+      if (!session || !same(session.caller, asked.caller)) return notFound()
       touch(session, asked.caller)
-      if (request.method === 'GET') return listen(session, request, asked)
-      if (!session.ids.take(body))
-        return rpcError(400, -32600, 'a request with this id is under way in this session')
-      let accepted = false
-      try {
-        const response = await session.transport.handleRequest(request, {
-          parsedBody: body,
-          authInfo: toAuthInfo(asked),
-        })
-        accepted = response.ok
-        return response
-      } finally {
-        if (!accepted) session.ids.release(body)
-        deliver(answerCancelled(session.transport, body))
-      }
+      const live = await awake(session, request.url, asked)
+      if (!live) return notFound()
+      if (request.method === 'GET') return listen(session, live, request, asked)
+      if (request.method === 'POST') return post(session, live, request, asked, body)
+      const response = await live.transport.handleRequest(request)
+      if (request.method === 'DELETE' && response.ok) await rows.remove([id])
+      return response
     },
-    notifyAll(notification: { method: 'notifications/tools/list_changed' }) {
-      for (const { server } of sessions.values()) deliver(server.notification(notification))
+    toolsChanged() {
+      for (const session of sessions.values()) deliver(tellToolsChanged(session))
     },
     resourceUpdated(uri: string, to: Audience) {
-      for (const { server, caller } of sessions.values())
-        if (isSubscribed(server, uri) && to(caller)) deliver(server.sendResourceUpdated({ uri }))
+      for (const session of sessions.values())
+        if (to(session.caller)) deliver(tellResourceUpdated(session, uri))
     },
     message(message: LogMessage, to: Audience) {
-      for (const { server, id, caller } of sessions.values())
-        if (to(caller)) deliver(server.sendLoggingMessage(message, id))
+      for (const session of sessions.values()) if (to(session.caller)) deliver(tellMessage(session, message))
     },
+    /** Their rows stay: the next process takes them up. */
     async close() {
       clearInterval(sweep)
-      await Promise.all([...sessions.values()].map(end))
+      for (const session of sessions.values()) session.unwatch()
+      await Promise.all([...sessions.values()].map(({ live }) => live?.server.close()))
+      sessions.clear()
     },
   }
 

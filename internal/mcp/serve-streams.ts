@@ -1,6 +1,7 @@
 // Streams that stay open until somebody ends them (a session's GET stream, `subscriptions/listen`). Each has its place
 // among the open streams of its caller, ends with its token, and a reader that does not keep up is cut off instead of
-// filling the memory: it may come back with its Last-Event-ID.
+// filling the memory: it may come back with its Last-Event-ID. So is every reader when the server stops: many clients come
+// back to a stream that broke, and not to one that ended.
 import type { Caller } from '../auth/caller.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
 import { Fault } from '../fault.ts'
@@ -21,11 +22,13 @@ export interface WatchedStreams {
   ): Promise<Response>
 }
 
+type End = { now: (stopping?: boolean) => void }
+
 const isStream = (response: Response) =>
   response.ok && response.headers.get('content-type')?.startsWith('text/event-stream') === true
 
 export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStreams {
-  function watched(response: Response, over: () => boolean, end: { now: () => void }): Response {
+  function watched(response: Response, over: () => boolean, end: End): Response {
     const reader = response.body!.getReader()
     let out: ReadableStreamDefaultController<Uint8Array> | undefined
 
@@ -34,7 +37,8 @@ export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStream
       last()
       reader.cancel().catch((error: unknown) => log.debug('a stream did not end cleanly', { error }))
     }
-    end.now = () => finish(() => out?.close())
+    end.now = (stopping) =>
+      finish(() => (stopping ? out?.error(new Fault('unavailable', 'the server stops')) : out?.close()))
 
     async function pump(to: ReadableStreamDefaultController<Uint8Array>) {
       for (;;) {
@@ -62,11 +66,11 @@ export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStream
   return {
     async watch(caller, left, answer, ended = () => {}) {
       let state: 'asked' | 'open' | 'over' = 'asked'
-      const end = { now: () => {} }
+      const end: End = { now: () => {} }
       let ended_early = false
-      const close = open.open(caller, () => {
+      const close = open.open(caller, (why) => {
         ended_early = true
-        end.now()
+        end.now(why === undefined)
       })
       const over = () => {
         const first = state === 'open'

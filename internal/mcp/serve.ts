@@ -6,6 +6,7 @@ import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
 import type { Log } from '../log.ts'
+import type { McpSessionRows } from '../store/mcp-sessions.ts'
 import type { Door } from './door.ts'
 import { isJson, parseBody } from './serve-body.ts'
 import { createEventBus } from './serve-bus.ts'
@@ -23,12 +24,16 @@ export type McpOptions = {
   log: Log
   lifetimes: Lifetimes
   streams: OpenStreams
+  /** The sessions of the older eras, which outlive the process. */
+  rows: McpSessionRows
   limits?: Partial<SessionLimits>
   /** For the conformance suite only: tools, prompts and resources that the product does not have. */
   fixtures?: Fixtures
 }
 
 export interface Mcp {
+  /** Takes up the sessions of an earlier process. To be called before anything is published or fetched. */
+  load(): Promise<void>
   /** `body` is what was posted, already bounded in size; undefined for a request without one. */
   fetch(request: Request, asked: Asked, body: Uint8Array | undefined): Promise<Response>
   notify: Notify
@@ -45,7 +50,7 @@ export function createMcp(options: McpOptions): Mcp {
   const notify: Notify = {
     toolsChanged() {
       bus.publish({ kind: 'tools_list_changed' })
-      sessions.notifyAll({ method: 'notifications/tools/list_changed' })
+      sessions.toolsChanged()
     },
     publish(event, to) {
       bus.publish(event, to)
@@ -60,9 +65,11 @@ export function createMcp(options: McpOptions): Mcp {
     validator: new AjvJsonSchemaValidator(),
   })
   const modern = createModern({ newServer, bus, streams, log })
-  const sessions = createSessions({ newServer, streams, lifetimes, log, limits: options.limits ?? {} })
+  const { rows, limits = {} } = options
+  const sessions = createSessions({ newServer, streams, lifetimes, rows, log, limits })
 
   return {
+    load: sessions.load,
     notify,
     async fetch(request, asked, bytes) {
       if (request.method !== 'POST') return sessions.fetch(request, asked, undefined)

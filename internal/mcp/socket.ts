@@ -92,7 +92,7 @@ export function createSocketDoor(door: () => Door, managers: () => Managers, lif
 
   /** A call of a caller's tool that was refused before anybody was asked; the others' rows are written with their end. */
   const note = ({ session_id, project_id, token_id }: Identity, tool: string, error: unknown) =>
-    void managers().audit.record({
+    managers().audit.record({
       at: new Date().toISOString(),
       caller_kind: 'session',
       caller_id: session_id,

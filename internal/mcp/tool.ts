@@ -6,7 +6,8 @@ import type { Need } from '../auth/scope.ts'
 import type { Managers } from '../manager/managers.ts'
 import type { CallContext } from './door.ts'
 
-export type RunContext = CallContext & { managers: Managers }
+/** `intent`: settles when the intent of a change is committed to the audit, and rejects if it cannot be. */
+export type RunContext = CallContext & { managers: Managers; intent: Promise<void> }
 
 export type Action = {
   about: string
@@ -17,6 +18,10 @@ export type Action = {
   destructive: boolean
   /** The same call a second time changes nothing more. */
   idempotent: boolean
+  /** The statement that makes the change commits an audit row with it, so the door commits no intent before. */
+  commits_audit: boolean
+  /** It waits for `intent` itself, before its first change, and reads meanwhile. */
+  awaits_intent: boolean
   run(context: RunContext, input: never): Promise<object>
 }
 
@@ -35,6 +40,8 @@ type Declared<I extends z.ZodObject, O extends z.ZodObject> = {
   output: O
   destructive?: boolean
   idempotent?: boolean
+  commits_audit?: boolean
+  awaits_intent?: boolean
   run(context: RunContext, input: z.output<I>): Promise<z.output<O>>
 }
 
@@ -45,6 +52,8 @@ export function action<I extends z.ZodObject, O extends z.ZodObject>(declared: D
     input: declared.input.strict(),
     destructive: declared.destructive ?? false,
     idempotent: declared.idempotent ?? reads,
+    commits_audit: declared.commits_audit ?? false,
+    awaits_intent: declared.awaits_intent ?? false,
   }
 }
 

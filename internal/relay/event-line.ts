@@ -51,8 +51,8 @@ export function encodeEvent(seq: number, event: { type: string; [field: string]:
 /** Stand-ins for events whose text is gone, so that the numbers after them still follow. */
 export function lostEvents(first: number, next: number) {
   const message = 'this event was lost: the journal was removed inside the container'
-  const events = Array.from({ length: next - first }, (_, i) =>
+  const lines = Array.from({ length: next - first }, (_, i) =>
     encodeEvent(first + i, { type: 'error', message }).trimEnd(),
   )
-  return { first_seq: first, last_seq: next - 1, events: events.join(',') }
+  return { first_seq: first, last_seq: next - 1, lines, events: lines.join(',') }
 }

@@ -1,7 +1,7 @@
 // The frames of one connection, taken one after another: for a few milliseconds in each turn of the event loop, and no faster than the
 // pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
 import type { Pace } from './pace.ts'
-import { turnIsOver } from './turn.ts'
+import { mustWait, waitForTurn } from './turn.ts'
 import { type Weighed, weigh } from './weight.ts'
 
 export type Frame = { text: string } & Weighed
@@ -30,15 +30,15 @@ export function createIntake(options: {
     options.take(frame)
   }
 
-  function work(): void {
+  /** `served`: the next frame may be taken, whoever else waits. */
+  function work(served = false): void {
     later = undefined
-    while (next < frames.length) {
-      if (turnIsOver()) {
-        const turn = setImmediate(work)
-        later = () => clearImmediate(turn)
+    for (let free = served; next < frames.length; free = false) {
+      if (!free && mustWait()) {
+        later = waitForTurn(() => work(true))
         return
       }
-      later = options.pace?.(frames[next]!, inTurn)
+      later = options.pace?.(frames[next]!, paced)
       if (later) return
       takeNext()
     }
@@ -46,7 +46,7 @@ export function createIntake(options: {
     next = 0
     options.onEmpty()
   }
-  function inTurn(): void {
+  function paced(): void {
     takeNext()
     work()
   }

@@ -117,3 +117,49 @@ test('many events make one write, and one wake-up', async () => {
   await expect.poll(() => woken).toBe(1)
   expect(seqs(journal, 0, 10_000)).toEqual(range(0, 1000))
 })
+
+test('the backlog is what is not acknowledged, to the byte', () => {
+  const journal = openJournal({ directory, segment_bytes: 1000 })
+  expect(journal.backlog_bytes).toBe(0)
+  for (let i = 0; i < 10; i++) fill(journal, 10)
+  const whole = journal.backlog_bytes
+  journal.ack(49)
+  expect(journal.backlog_bytes).toBeLessThan(whole * 0.55)
+  expect(journal.backlog_bytes).toBeGreaterThan(whole * 0.45)
+  journal.ack(99)
+  expect(journal.backlog_bytes).toBe(0)
+  journal.append({ type: 'delta', text: 'not written yet' })
+  expect(journal.backlog_bytes).toBeGreaterThan(0)
+})
+
+test.each([
+  ['within its last segment', 95],
+  ['over several segments', 33],
+  ['to its beginning', 0],
+  ['to the end, which changes nothing', 100],
+])('a journal is rewound %s, and the numbers go on from there, also after a restart', (_name, seq) => {
+  const journal = openJournal({ directory, segment_bytes: 1000 })
+  for (let i = 0; i < 10; i++) fill(journal, 10)
+  journal.read(0, 500)
+  journal.rewind(seq)
+  expect(journal.next_seq).toBe(seq)
+  expect(seqs(journal, 0)).toEqual(range(0, seq))
+  journal.append({ type: 'status', status: 'completed' })
+  journal.flush()
+  expect(journal.read(seq, 1000)?.events).toContain('completed')
+  const again = openJournal({ directory, segment_bytes: 1000 })
+  expect(again.next_seq).toBe(seq + 1)
+  expect(seqs(again, 0)).toEqual(range(0, seq + 1))
+  journal.ack(seq)
+  expect(journal.backlog_bytes).toBe(0)
+})
+
+test('a journal whose files were removed is rewound too, and what follows is not lost', () => {
+  const journal = openJournal({ directory, segment_bytes: 500 })
+  for (let i = 0; i < 4; i++) fill(journal, 10)
+  rmSync(directory, { recursive: true })
+  journal.rewind(15)
+  fill(journal, 1)
+  expect(seqs(journal, 0)).toEqual(range(0, 16))
+  expect(journal.read(15, 1000)?.events).toContain('xxx')
+})

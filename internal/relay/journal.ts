@@ -3,20 +3,11 @@
 // empty last one keeps the position. The process may die at any instant: a torn last line is cut off on the way back.
 // A droid may delete its home and the journal with it: what is lost then is told as lost, and the rest goes on.
 // It is not fsynced: it has to outlive the server and this process, not the power.
-import {
-  closeSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readSync,
-  rmSync,
-  writeSync,
-} from 'node:fs'
+import { closeSync, ftruncateSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { encodeEvent, lostEvents } from './event-line.ts'
 import { inDirectory } from './in-directory.ts'
-import { recoverSegment } from './journal-recovery.ts'
+import { offsetIn, readSegment, recoverSegment, type Segment, truncateSegment } from './journal-segment.ts'
 
 export type JournalOptions = {
   directory: string
@@ -32,7 +23,10 @@ export type JournalOptions = {
 
 type Batch = {
   first_seq: number
-  last_seq: number /** JSON texts separated by commas. */
+  last_seq: number
+  /** Each the JSON text of one event. */
+  lines: string[]
+  /** The same, separated by commas. */
   events: string
 }
 
@@ -41,12 +35,19 @@ export interface Journal {
   readonly acked_seq: number
   readonly full: boolean
   readonly empty: boolean
+  /** Of what is not acknowledged. */
+  readonly backlog_bytes: number
   /** Numbered at once, written together with what else comes in this turn of the event loop. */
   append(event: { type: string; [field: string]: unknown }): number
-  flush(): void
+  /** False if the disk did not take all of it; it is tried again. */
+  flush(): boolean
   /** The events from `seq` on, about `max_bytes` of them; undefined if there are none yet. */
   read(seq: number, max_bytes: number): Batch | undefined
   ack(seq: number): void
+  /**
+   * Forgets the events from `seq` on: the next one gets that number. All of them are written, and none was ever sent.
+   */
+  rewind(seq: number): void
   /** The server has more than this journal remembers: go on after it. */
   skipTo(next_seq: number): void
   /** Nothing more will come for now: let go of the file, and of its content if that is acknowledged. */
@@ -54,14 +55,12 @@ export interface Journal {
   remove(): void
 }
 
-type Segment = { first: number; count: number; bytes: number; path: string }
-
 const RETRY_MS = 500
 
 export function openJournal(options: JournalOptions): Journal {
   const limit_bytes = options.limit_bytes ?? 64 * 1024 * 1024
   // Several to the limit: only whole segments make room.
-  const segment_bytes = options.segment_bytes ?? Math.min(4 * 1024 * 1024, limit_bytes / 4)
+  const segment_bytes = options.segment_bytes ?? Math.min(1024 * 1024, limit_bytes / 4)
   const { directory } = options
   mkdirSync(directory, { recursive: true, mode: 0o700 })
 
@@ -91,6 +90,8 @@ export function openJournal(options: JournalOptions): Journal {
   let pending_bytes = 0
   let held_bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0)
   let acked_seq = segments[0]!.first - 1
+  /** Of `held_bytes`. */
+  let acked_bytes = 0
   let was_full = false
   let scheduled = false
   let retry: NodeJS.Timeout | undefined
@@ -114,12 +115,22 @@ export function openJournal(options: JournalOptions): Journal {
     rmSync(segment.path, { force: true })
     held_bytes -= segment.bytes
   }
+  const measureAcked = () => {
+    acked_bytes = 0
+    for (const segment of segments) {
+      if (segment.first + segment.count - 1 > acked_seq) {
+        if (segment.first <= acked_seq) acked_bytes += offsetIfThere(segment, acked_seq + 1)
+        return
+      }
+      acked_bytes += segment.bytes
+    }
+  }
 
   const reopen = () => inDirectory(directory, () => openSync(current.path, 'a+', 0o600))
 
-  function flush(): void {
+  function flush(): boolean {
     scheduled = false
-    if (pending.length === 0) return
+    if (pending.length === 0) return true
     if (current.bytes >= segment_bytes) rotate(current.first + current.count)
     const bytes = Buffer.from(pending.join(''))
     try {
@@ -135,7 +146,7 @@ export function openJournal(options: JournalOptions): Journal {
         notice()
       }, RETRY_MS)
       was_full = true
-      return
+      return false
     }
     current.count += pending.length
     current.bytes += bytes.length
@@ -144,41 +155,58 @@ export function openJournal(options: JournalOptions): Journal {
     pending_bytes = 0
     options.on_append?.()
     notice()
+    return true
   }
 
-  function offsetOf(segment: Segment, seq: number): number {
-    if (cursor.seq === seq && cursor.path === segment.path) return cursor.offset
-    const bytes = readAt(segment, 0, segment.bytes)
+  const fdOf = (segment: Segment) => (segment === current ? fd : undefined)
+
+  const offsetOf = (segment: Segment, seq: number): number =>
+    cursor.seq === seq && cursor.path === segment.path ? cursor.offset : offsetIn(segment, fdOf(segment), seq)
+
+  /** The length of the segment if its file is gone: its events are lost and hold nobody up. */
+  function offsetIfThere(segment: Segment, seq: number): number {
+    try {
+      return offsetOf(segment, seq)
+    } catch (error) {
+      options.on_error?.(error)
+      return segment.bytes
+    }
+  }
+
+  /** The last segment ends before `seq`. */
+  function shorten(seq: number): void {
     let offset = 0
-    for (let skip = seq - segment.first; skip > 0; skip--) offset = bytes.indexOf(0x0a, offset) + 1
-    return offset
+    let is_gone = false
+    try {
+      offset = offsetOf(current, seq)
+      truncateSegment(current, fd, offset)
+    } catch (error) {
+      options.on_error?.(error)
+      is_gone = true
+    }
+    current.count = seq - current.first
+    // What is lost before `seq` keeps its size, and a new file begins behind it.
+    if (is_gone && current.count > 0) rotate(seq)
+    else {
+      held_bytes -= current.bytes - offset
+      current.bytes = offset
+    }
   }
 
   function readBatch(segment: Segment, seq: number, max_bytes: number): Batch {
     const offset = offsetOf(segment, seq)
     const rest = segment.bytes - offset
-    let bytes = readAt(segment, offset, Math.min(rest, max_bytes))
+    let bytes = readSegment(segment, fdOf(segment), offset, Math.min(rest, max_bytes))
     let end = bytes.lastIndexOf(0x0a)
     if (end === -1) {
       // One event alone may be larger than a batch should be.
-      bytes = readAt(segment, offset, rest)
+      bytes = readSegment(segment, fdOf(segment), offset, rest)
       end = bytes.indexOf(0x0a)
     }
     if (end === -1) throw new Error(`${segment.path} is shorter than it was`)
     const lines = bytes.toString('utf8', 0, end).split('\n')
     cursor = { seq: seq + lines.length, path: segment.path, offset: offset + end + 1 }
-    return { first_seq: seq, last_seq: seq + lines.length - 1, events: lines.join(',') }
-  }
-
-  function readAt(segment: Segment, offset: number, length: number): Buffer {
-    const own = segment === current && fd !== undefined
-    const from = own ? fd! : openSync(segment.path, 'r')
-    try {
-      const buffer = Buffer.allocUnsafe(length)
-      return buffer.subarray(0, readSync(from, buffer, 0, length, offset))
-    } finally {
-      if (!own) closeSync(from)
-    }
+    return { first_seq: seq, last_seq: seq + lines.length - 1, lines, events: lines.join(',') }
   }
 
   return {
@@ -193,6 +221,9 @@ export function openJournal(options: JournalOptions): Journal {
     },
     get empty() {
       return held_bytes === 0 && pending.length === 0
+    },
+    get backlog_bytes() {
+      return held_bytes - acked_bytes + pending_bytes
     },
     append(event) {
       const seq = current.first + current.count + pending.length
@@ -225,6 +256,18 @@ export function openJournal(options: JournalOptions): Journal {
         rotate(acked_seq + 1)
         drop(segments.shift()!)
       }
+      measureAcked()
+      notice()
+    },
+    rewind(seq) {
+      while (segments.length > 1 && current.first >= seq) {
+        letGo()
+        drop(segments.pop()!)
+        current = segments.at(-1)!
+      }
+      if (seq < current.first + current.count) shorten(seq)
+      cursor = { seq: -1, path: '', offset: 0 }
+      measureAcked()
       notice()
     },
     skipTo(next_seq) {
@@ -233,6 +276,7 @@ export function openJournal(options: JournalOptions): Journal {
       rotate(next_seq)
       for (const old of segments.splice(0, segments.length - 1)) drop(old)
       acked_seq = next_seq - 1
+      acked_bytes = 0
     },
     settle() {
       flush()
@@ -241,6 +285,7 @@ export function openJournal(options: JournalOptions): Journal {
       if (current.count > 0) {
         rotate(acked_seq + 1)
         for (const old of segments.splice(0, segments.length - 1)) drop(old)
+        acked_bytes = 0
       }
       // An empty file keeps the number of the next event.
       closeSync(reopen())

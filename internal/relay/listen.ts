@@ -14,7 +14,13 @@ export type ListenOptions = {
   on_connection(socket: Socket): void
   on_error(error: Error): void
 }
-export type Listener = { readonly path: string; proves(proof: string): boolean; close(): Promise<void> }
+export type Listener = {
+  readonly path: string
+  proves(proof: string): boolean
+  /** Whether whoever dials finds it: neither the socket nor the proof was deleted or replaced. */
+  isThere(): Promise<boolean>
+  close(): Promise<void>
+}
 
 /** `sun_path` has 108 bytes, the last of them zero. */
 const PATH_BYTES = 107
@@ -54,6 +60,12 @@ async function proofIn(file: string, uid: number, gid: number): Promise<Buffer> 
   return Buffer.from(made)
 }
 
+const isFile = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  )
+
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { directory, uid, gid } = options
   const path = join(directory, places.socket)
@@ -78,6 +90,10 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       proves: (claimed) => {
         const bytes = Buffer.from(claimed)
         return bytes.length === proof.length && timingSafeEqual(bytes, proof)
+      },
+      isThere: async () => {
+        const found = await stat(path).catch(() => undefined)
+        return found?.ino === ino && (await isFile(join(directory, places.proof)))
       },
       async close() {
         await new Promise<void>((resolve) => server.close(() => resolve()))

@@ -17,10 +17,11 @@ let wait_ms: Record<string, number>
 let hanging: number
 
 const handlers: RelayHandlers<{ session_id: string }> = {
-  supervisorHello: async () => ({ committed: {}, unknown: [] }),
+  supervisorHello: async () => ({ committed: {}, unknown: [], unknown_execs: [], settled_execs: [] }),
   supervisorReady() {},
   supervisorGone() {},
   supervisorOutdated() {},
+  execsEnded: async () => ({ settled: [] }),
   events: async (_project, { events }) => ({ committed_seq: events.at(-1)!.seq }),
   authenticate: async () => ({ session_id: 'gogol_00000000000000000000' }),
   droid: {

@@ -50,6 +50,8 @@ export interface Peer {
   /** Settles with the reason when the connection is over; never rejects. */
   readonly closed: Promise<Fault>
   readonly open: boolean
+  /** Whether nothing was heard since this was last asked. While we do not read, that says nothing, and it is false. */
+  wasSilent(): boolean
   /** What the other side has the server hold: its open requests, and bytes that came in or wait to go out. */
   readonly load: Load
 }
@@ -89,6 +91,7 @@ export function createPeer(
   let next_id = 0
   let over: Fault | undefined
   let ended: Fault | undefined
+  let heard = true
   let partial_timer: NodeJS.Timeout | undefined
   let write_timer: NodeJS.Timeout | undefined
   const { promise: closed, resolve: settleClosed } = Promise.withResolvers<Fault>()
@@ -272,6 +275,7 @@ export function createPeer(
 
   socket.on('data', (chunk: Buffer) => {
     if (over) return
+    heard = true
     const had_partial = reader.partial_bytes > 0
     let frames: string[]
     try {
@@ -326,6 +330,11 @@ export function createPeer(
     closed,
     get open() {
       return over === undefined
+    },
+    wasSilent() {
+      const silent = !heard && !socket.isPaused()
+      heard = false
+      return silent
     },
     get load() {
       const bytes = reader.partial_bytes + intake.waiting + running_bytes + socket.writableLength

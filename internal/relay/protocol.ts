@@ -12,6 +12,8 @@
 //    - supervisor → server: `events {session_id, events}`, answered by `{committed_seq}` after the commit, or by
 //      `{unknown: true}`. Sequence numbers start at 0 per session (or at `next_seq` of `start_session`) and have no gap.
 //      A batch may repeat what is committed already; a batch never leaves a gap behind `committed_seq`.
+//    - supervisor → server: `execs_ended {execs}`, answered by `{settled}` after the commit: how detached commands ended.
+//      It is repeated, here or in the next hello, until it is settled.
 // 2. Droid side: `oubliette-client mcp`, `oubliette-client call`, or any program that speaks the protocol. Either `hello
 //    {role: 'droid', api_key}` once, or `api_key` in the parameters of each request. Methods: `droidMethods`.
 //
@@ -63,12 +65,13 @@ const eventTypes = [
   'permission_request',
   'completion',
   'error',
+  'warning',
   'update',
 ] as const
 
 /**
  * What the supervisor says about a session. Fields by type, next to `turn_id` where a turn is under way:
- * - status {status, reason?, agent_session_id?, resumed?, requires?, exit_code?, signal?}
+ * - status {status, reason?, agent_session_id?, resumed?, resumable?, requires?, exit_code?, signal?}
  * - delta {text, stream: 'stdout' | 'stderr'} (shell) or {text, role: 'assistant'} (acp); message {role, text}; thought {text}
  * - tool_call {tool_call_id, title, kind, status, input, content, locations}; tool_result {tool_call_id, status, content, output}
  * - plan {entries}; usage {…as the agent reports it}; update {update} for whatever has no type of its own
@@ -76,7 +79,7 @@ const eventTypes = [
  * - completion {final_text, stop_reason, exit_code?, usage?}: exactly one for each accepted turn. `stop_reason` is ACP's
  *   (end_turn, max_tokens, max_turn_requests, refusal, cancelled), or `error` (droid died, script's exit code not 0), or
  *   `not_run` (the session was over before its turn came)
- * - error {message, …}
+ * - error {message, …}; warning {message, dropped_events, dropped_bytes}: what an ended session said and was not stored
  */
 const supervisorEvent = z.looseObject({ seq, type: z.enum(eventTypes), at: z.iso.datetime() })
 export type SupervisorEvent = z.infer<typeof supervisorEvent>
@@ -94,8 +97,33 @@ const sessionState = z.strictObject({
   agent_session_id: z.string().nullable(),
   turn_id: z.string().nullable(),
   queued_turn_ids: z.array(z.string()),
+  /** Of its processes, in answers to `state`. */
+  memory_bytes: z.int().min(0).optional(),
 })
 export type SessionState = z.infer<typeof sessionState>
+
+/** The end of a detached command. `lost`: nobody saw it, because the container ended first. */
+const execEnding = z.strictObject({
+  exec_id: z.string().regex(patterns.exec),
+  status: z.enum(['exited', 'timed_out', 'killed', 'lost']),
+  exit_code: z.int().min(0).max(255).nullable(),
+  reason: z
+    .string()
+    .max(500)
+    // The database has no place for it.
+    .transform((text) => text.replaceAll('\0', ''))
+    .nullable(),
+  ended_at: z.iso.datetime(),
+  /** All that was written, also what was not kept. */
+  stdout_bytes: z.int().min(0),
+  stderr_bytes: z.int().min(0),
+})
+export type ExecEnding = z.infer<typeof execEnding>
+
+export const execsEnded = z.strictObject({ execs: listOf(execEnding, 1000, 1) })
+export type ExecsEnded = z.infer<typeof execsEnded>
+/** Of those that were told: what need not be told again. */
+export type ExecsSettled = { settled: string[] }
 
 export const supervisorHello = z.strictObject({
   role: z.literal('supervisor'),
@@ -105,6 +133,13 @@ export const supervisorHello = z.strictObject({
   /** New at each start of the supervisor, that is of the container. */
   boot_id: name,
   sessions: listOf(sessionState, 10_000),
+  /** Detached commands: those that run, and those whose end is not settled. An older client tells none. */
+  execs: z
+    .strictObject({
+      running: listOf(z.string().regex(patterns.exec), 1000),
+      ended: listOf(execEnding, 1000),
+    })
+    .default({ running: [], ended: [] }),
 })
 export type SupervisorHello = z.infer<typeof supervisorHello>
 export type HelloAnswer = {
@@ -112,6 +147,9 @@ export type HelloAnswer = {
   committed: Record<string, number>
   /** Of the hello, but unknown or over for good: killed and dropped by the supervisor. */
   unknown: string[]
+  /** Detached commands of the hello that nobody owns: killed and dropped by the supervisor. */
+  unknown_execs: string[]
+  settled_execs: string[]
 }
 
 export const droidHello = z.strictObject({
@@ -176,6 +214,8 @@ export type StartSession = {
   tools_disallowed?: string[]
   /** The model provider that it uses through the server, which counts what it uses. */
   provider?: string
+  /** How long an agent may take to answer a request of the opening, and how long it may be silent in a turn. */
+  agent_limits?: { answer_seconds: number; silence_seconds: number }
   /** Take an earlier conversation up again where the agent can; `resumed` in the next status says whether it could. */
   resume?: { agent_session_id: string }
   turn?: Turn
@@ -211,6 +251,27 @@ export type ExecCommand = {
   /** What git of this command shows to the server's git proxy. */
   git_key?: string
 }
+/** Accepted once for each `exec_id`; a repeat changes nothing. */
+export type ExecStart = ExecCommand & {
+  exec_id: string
+  /** Detached commands that may run at once, those that are over and kept, and the bytes of all their output. */
+  most_running: number
+  most_kept: number
+  total_bytes: number
+}
+/** Answers when more output than this is kept, when the command is over, or after `wait_ms`. */
+export type ExecWait = { exec_id: string; stdout_offset: number; stderr_offset: number; wait_ms: number }
+export const killSignals = [
+  'SIGKILL',
+  'SIGTERM',
+  'SIGINT',
+  'SIGHUP',
+  'SIGQUIT',
+  'SIGUSR1',
+  'SIGUSR2',
+] as const
+/** To everything that the command started. `SIGKILL` answers when all of it is gone. */
+export type ExecKill = { exec_id: string; signal: (typeof killSignals)[number] }
 
 const accepted = z.strictObject({ accepted: z.literal(true) })
 const execResult = z.strictObject({
@@ -234,8 +295,12 @@ export const commandResults = {
   cancel: accepted,
   end: accepted,
   permission_answer: accepted,
+  hibernate: accepted,
   forget: accepted,
   exec: execResult,
+  exec_start: accepted,
+  exec_wait: accepted,
+  exec_kill: accepted,
   ping: z.strictObject({ now: z.iso.datetime() }),
   state: supervisorState,
 } as const
@@ -248,9 +313,15 @@ export type CommandParams = {
   /** Answers when everything the session started is gone and its terminal event is journalled. */
   end: EndCommand
   permission_answer: PermissionAnswer
+  /** Stops the process of an idle agent; refused while there is a turn. Answers when it is gone; no event tells of it. */
+  hibernate: { command_id: string; session_id: string }
   /** Kill what is left of it and remove its journal. */
   forget: { session_id: string }
+  /** Its output is also told as progress while it runs. The command ends with the connection. */
   exec: ExecCommand
+  exec_start: ExecStart
+  exec_wait: ExecWait
+  exec_kill: ExecKill
   ping: Record<string, never>
   state: Record<string, never>
 }

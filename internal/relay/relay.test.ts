@@ -19,10 +19,16 @@ let peers: Peer[]
 const batches: unknown[] = []
 
 const handlers: RelayHandlers<{ session_id: string }> = {
-  supervisorHello: async () => ({ committed: { [session_id]: 4 }, unknown: [] }),
+  supervisorHello: async () => ({
+    committed: { [session_id]: 4 },
+    unknown: [],
+    unknown_execs: [],
+    settled_execs: [],
+  }),
   supervisorReady() {},
   supervisorGone() {},
   supervisorOutdated: (_project, protocol) => void outdated.push(protocol),
+  execsEnded: async () => ({ settled: [] }),
   events: async (project_id, batch) => {
     batches.push({ project_id, ...batch })
     return { committed_seq: batch.events.at(-1)!.seq }

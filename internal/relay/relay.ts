@@ -8,6 +8,7 @@ import type { Log } from '../log.ts'
 import { sparsely } from '../log-sparsely.ts'
 import { type DroidSide, droidHandlers } from './droid-side.ts'
 import { onFirstByte } from './first-byte.ts'
+import { watchHeartbeat } from './heartbeat.ts'
 import type { Frame } from './intake.ts'
 import { type Listener, listen } from './listen.ts'
 import { createPace, type Pace } from './pace.ts'
@@ -18,12 +19,16 @@ import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './
 
 export type RelayHandlers<Identity extends { session_id: string }> = SupervisorSide & DroidSide<Identity>
 
+type Place = { directory: string; uid: number; gid: number }
+
 export interface Relay {
-  /** Listens in `directory` for one container. Safe to repeat. */
-  open(project_id: string, place: { directory: string; uid: number; gid: number }): Promise<void>
+  /** Listens in `directory` for one container. Safe to repeat; a socket that was deleted is made anew. */
+  open(project_id: string, place: Place): Promise<void>
   /** Ends the listener and every connection of one container. No error if there is none. */
   close(project_id: string): Promise<void>
   supervisor(project_id: string): SupervisorLink | undefined
+  /** Containers whose supervisor was given up because it did not answer, and has not come back since. */
+  unresponsive(): string[]
   /** The supervisor, as soon as it is connected; throws `timeout`. */
   waitForSupervisor(
     project_id: string,
@@ -41,7 +46,10 @@ type Opened = {
   /** Who is, or is about to be, this container's one supervisor. */
   seat?: Peer
   link?: SupervisorLink
+  /** Its last supervisor did not answer and was given up. */
+  unresponsive: boolean
   waiters: Set<(link: SupervisorLink) => void>
+  renewing?: Promise<void>
   relieve: () => void
   pace: Pace
   /** Connections that have not said anything yet, and those that speak HTTP. */
@@ -61,6 +69,10 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   version: string
   log: Log
   limits?: Partial<PeerLimits>
+  /** How often a supervisor is asked for a sign of life. */
+  heartbeat_ms?: number
+  /** Containers whose supervisors cannot answer, because they are paused. */
+  paused?: (project_id: string) => boolean
   /** What the connections of one container may hold together. */
   container?: Load
   /** How many milliseconds a message of this weight has to wait before it is taken; 0 takes it. Not for supervisors. */
@@ -122,7 +134,16 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       seat: (link) => {
         connection.proven = true
         place.link = link
+        place.unresponsive = false
         log.info('supervisor connected', { project_id, boot_id: link.boot_id })
+        watchHeartbeat(link, {
+          ...(options.heartbeat_ms ? { interval_ms: options.heartbeat_ms } : {}),
+          paused: () => options.paused?.(project_id) ?? false,
+          on_given_up: () => {
+            place.unresponsive = true
+            log.warn('the supervisor of a container does not answer', { project_id })
+          },
+        })
         handlers.supervisorReady(link)
         for (const waiter of [...place.waiters]) waiter(link)
       },
@@ -176,10 +197,11 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     })
   }
 
-  async function openOne(project_id: string, where: { directory: string; uid: number; gid: number }) {
+  async function openOne(project_id: string, where: Place) {
     const place: Opened = {
       listener: undefined as never,
       connections: new Set(),
+      unresponsive: false,
       waiters: new Set(),
       relieve: createRelief(
         () =>
@@ -190,13 +212,25 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       silent: new Set(),
       http: new Set(),
     }
-    place.listener = await listen({
+    place.listener = await listenFor(project_id, place, where)
+    ready.set(project_id, place)
+    return place
+  }
+
+  const listenFor = (project_id: string, place: Opened, where: Place): Promise<Listener> =>
+    listen({
       ...where,
       on_connection: (socket) => receive(project_id, place, socket),
       on_error: (error) => log.error('a relay socket failed', { project_id, error }),
     })
-    ready.set(project_id, place)
-    return place
+
+  /** Connections that are open stay so. */
+  async function renew(project_id: string, place: Opened, where: Place): Promise<void> {
+    if (await place.listener.isThere()) return
+    log.warn('the socket of a container was deleted and is made anew', { project_id })
+    const former = place.listener
+    place.listener = await listenFor(project_id, place, where)
+    former.close().catch((error: unknown) => log.debug('a deleted socket does not close', { error }))
   }
 
   async function closeOne(project_id: string): Promise<void> {
@@ -218,11 +252,16 @@ export function createRelay<Identity extends { session_id: string }>(options: {
         opening = openOne(project_id, where)
         opened.set(project_id, opening)
         opening.catch(() => opened.delete(project_id))
+        return void (await opening)
       }
-      await opening
+      const place = await opening
+      place.renewing ??= renew(project_id, place, where).finally(() => delete place.renewing)
+      await place.renewing
     },
     close: closeOne,
     supervisor: (project_id) => ready.get(project_id)?.link,
+    unresponsive: () =>
+      [...ready].filter(([, place]) => place.unresponsive).map(([project_id]) => project_id),
     async waitForSupervisor(project_id, { timeout_ms, signal }) {
       const place = ready.get(project_id)
       if (!place) throw new Fault('unavailable', `no socket is open for project ${project_id}`)
@@ -233,9 +272,9 @@ export function createRelay<Identity extends { session_id: string }>(options: {
           reject(
             new Fault(
               'timeout',
-              `the container of project ${project_id} did not connect in ${timeout_ms} ms`,
+              `the supervisor of the container did not connect within ${timeout_ms / 1000} s`,
               {
-                hint: 'container logs tells what it says; container start with recreate makes it anew',
+                hint: 'container logs shows what it says; container start with recreate restarts it',
               },
             ),
           ),

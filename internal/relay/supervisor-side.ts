@@ -10,12 +10,15 @@ import {
   commandResults,
   type EventBatch,
   type EventsAnswer,
+  type ExecsEnded,
+  type ExecsSettled,
   eventBatch,
+  execsEnded,
   type HelloAnswer,
   type SupervisorHello,
   supervisorHello,
 } from './protocol.ts'
-import { PROTOCOL_VERSION } from './wire.ts'
+import { codes, PROTOCOL_VERSION, type WireError } from './wire.ts'
 
 export type SupervisorSide = {
   /** What the server has of the sessions that the supervisor holds. */
@@ -30,19 +33,55 @@ export type SupervisorSide = {
    * `refused`: the batch ended the server before; its content is left out.
    */
   events(project_id: string, batch: EventBatch, refused?: Fault): Promise<EventsAnswer>
+  /** How detached commands ended. Commit, then answer. */
+  execsEnded(project_id: string, told: ExecsEnded): Promise<ExecsSettled>
 }
 
 export type SupervisorLink = {
   readonly project_id: string
   readonly boot_id: string
   readonly peer: Peer
-  /** Rejects with `unavailable` when the connection ends first: repeat with the same `command_id` on the next link. */
+  /**
+   * Rejects with `unavailable` when the connection ends first: repeat with the same `command_id` on the next link. Rejects
+   * with `timeout` when the supervisor does not answer in time, whatever the time is: there is always one.
+   */
   send<C extends CommandName>(
     command: C,
     params: CommandParams[C],
     options?: RequestOptions,
   ): Promise<CommandResult<C>>
 }
+
+const ANSWER_MS = 30_000
+/** A command that ran out of its time is killed with all that it started, and what it said last is read. */
+const KILL_MS = 6_000
+
+function patienceFor(command: CommandName, params: object): number {
+  if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + KILL_MS
+  if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + KILL_MS
+  return ANSWER_MS
+}
+
+/** What the supervisor itself answers with this kind has the answer as its cause. */
+const isUnanswered = (error: unknown): boolean =>
+  error instanceof Fault && error.kind === 'timeout' && error.cause === undefined
+
+/** The client of the container was started by an older server. */
+const isUnheardOf = (error: unknown): boolean =>
+  error instanceof Fault && (error.cause as Partial<WireError> | undefined)?.code === codes.method
+
+const outdated = (command: string, cause: unknown) =>
+  new Fault('conflict', `the client in the container is older than the server and has no ${command}`, {
+    hint: 'container start with recreate restarts it with the client of this server',
+    cause,
+  })
+
+const unanswered = (command: string, ms: number, cause: unknown) =>
+  new Fault(
+    'timeout',
+    `the supervisor of the container did not answer ${command} within ${Math.ceil(ms / 1000)} s`,
+    { hint: 'container logs shows what it says; container start with recreate restarts it', cause },
+  )
 
 export function supervisorHandlers(options: {
   project_id: string
@@ -62,6 +101,11 @@ export function supervisorHandlers(options: {
     events: (raw, { refused }) => {
       if (!link) throw new Fault('unauthenticated', 'events come from the supervisor only')
       return handlers.events(project_id, parse(eventBatch, raw, 'events'), refused)
+    },
+    execs_ended: (raw, { refused }) => {
+      if (!link) throw new Fault('unauthenticated', 'endings of commands come from the supervisor only')
+      if (refused) throw refused
+      return handlers.execsEnded(project_id, parse(execsEnded, raw, 'execs_ended'))
     },
   }
 
@@ -83,7 +127,11 @@ export function supervisorHandlers(options: {
       boot_id: said.boot_id,
       peer,
       async send(command, params, how) {
-        const result = await peer.request(command, params, how)
+        const timeout_ms = how?.timeout_ms ?? patienceFor(command, params)
+        const result = await peer.request(command, params, { ...how, timeout_ms }).catch((error: unknown) => {
+          if (isUnanswered(error) && !how?.signal?.aborted) throw unanswered(command, timeout_ms, error)
+          throw isUnheardOf(error) ? outdated(command, error) : error
+        })
         return parse(commandResults[command] as z.ZodType<unknown>, result, command) as CommandResult<
           typeof command
         >

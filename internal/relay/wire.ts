@@ -22,6 +22,9 @@ export const places = {
   proof: 'proof',
 } as const
 
+/** What a supervisor says of the sessions that it finds from before; the server may know why. */
+export const restartedReason = 'container restarted'
+
 /** On the container's own loopback: where droids find their models. */
 export const MODELS_PORT = 4141
 

@@ -20,6 +20,26 @@ type Running = {
   controller: AbortController
 }
 
+/** A build that says nothing for this long is given up. */
+const silence_ms = 30 * 60_000
+
+function createSilence(ms: number, signal: AbortSignal) {
+  const silent = new AbortController()
+  const giveUp = () =>
+    silent.abort(
+      new Fault('unavailable', `the container engine said nothing about the build for ${ms / 60_000} min`),
+    )
+  let timer = setTimeout(giveUp, ms)
+  return {
+    signal: AbortSignal.any([signal, silent.signal]),
+    heard: () => {
+      clearTimeout(timer)
+      timer = setTimeout(giveUp, ms)
+    },
+    [Symbol.dispose]: () => clearTimeout(timer),
+  }
+}
+
 export function createBuild(context: {
   docker: Docker
   images: Images
@@ -38,6 +58,7 @@ export function createBuild(context: {
         : await ensureBase(docker, type.base.image, { progress, signal })
     progress(`building ${type.reference} on ${base}`)
     const certificates = { path: 'host-ca.crt', data: await hostCertificates(), executable: false }
+    using silence = createSilence(silence_ms, signal)
     const stream = await docker.buildImage(Readable.from([tar([...type.files, certificates])]), {
       t: type.reference,
       buildargs: { ...hostBuildArguments(), BASE: base },
@@ -45,9 +66,9 @@ export function createBuild(context: {
       ...(needsHostNetwork() ? { networkmode: 'host' } : {}),
       nocache: no_cache,
       forcerm: true,
-      abortSignal: signal,
+      abortSignal: silence.signal,
     })
-    await followReports(stream, `building images/${type.type}`, progress)
+    await followReports(stream, `building images/${type.type}`, progress, silence.heard)
     await clearSuperseded(type)
     return await images.state(type)
   }

@@ -6,9 +6,10 @@ import Docker from 'dockerode'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { createBuild } from './build.ts'
+import { keepDeadlines } from './deadlines.ts'
+import { createEnding } from './ending.ts'
 import { engineFault } from './errors.ts'
 import { createEvents } from './events.ts'
-import { createExec } from './exec.ts'
 import { createFirewall } from './firewall.ts'
 import { createImages } from './images.ts'
 import { createInspect } from './inspect.ts'
@@ -86,6 +87,7 @@ export function createDocker({
 }: DockerOptions): Runtime {
   const { options, address, socket } = parseDockerHost(docker_host, process.env)
   const docker = new Docker(options)
+  const heartbeat = keepDeadlines(docker, address, log)
   const names = createNames(instance)
   const images = createImages(docker, images_dir)
   const networks = createNetworks(docker, names, network_pool)
@@ -95,7 +97,7 @@ export function createDocker({
     dns_servers,
   })
   const { inspect, writableBytes, owned } = createInspect(docker, names, stage)
-  const { stop, remove } = createRemove(docker, names, networks)
+  const { stop, pause, unpause, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })
   const turn = createTurns()
   const starting = new Map<string, Promise<ContainerState>>()
@@ -125,6 +127,7 @@ export function createDocker({
       const version = docker.version.bind(docker) as (limits: object) => Promise<Docker.DockerVersion>
       return { engine: 'docker', version: (await version({ abortSignal })).Version }
     }),
+    watch: (signal) => void heartbeat.run(signal),
     protect: translated(firewall.protect),
     start: translated((spec) => {
       const shared = starting.get(spec.project_id)
@@ -136,12 +139,14 @@ export function createDocker({
       return mine
     }),
     stop: translated((project_id, grace) => after(project_id, () => stop(project_id, grace))),
+    pause: translated((project_id) => turn(project_id, () => pause(project_id))),
+    unpause: translated((project_id) => turn(project_id, () => unpause(project_id))),
+    endedFromOutside: translated(createEnding(docker)),
     remove: translated((project_id) => after(project_id, () => remove(project_id))),
     inspect: translated(inspect),
     specHash: (spec) => specHash(stage.apply(spec)),
     writableBytes: translated(writableBytes),
     owned: translated(owned),
-    exec: translated(createExec(docker, names, log)),
     async *logs(project_id, request) {
       try {
         yield* logs(project_id, request)
@@ -149,7 +154,7 @@ export function createDocker({
         throw engineFault(error, address)
       }
     },
-    events: createEvents(docker, names, log),
+    events: createEvents(docker, names, heartbeat.alarm, log),
     images: translated(images.list),
     resolveImage: translated(images.resolve),
     build: translated(createBuild({ docker, images, images_dir, log })),

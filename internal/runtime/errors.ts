@@ -41,6 +41,8 @@ export const reasonOf = (thrown: unknown): string =>
 /** `address` is what a reader needs to know to look after an engine that does not answer. */
 export function engineFault(thrown: unknown, address: string): unknown {
   if (thrown instanceof Fault) return thrown
+  // Given up by us, with a reason.
+  if (thrown instanceof Error && thrown.cause instanceof Fault) return thrown.cause
   const status = statusOf(thrown)
   if (status !== undefined)
     return new Fault(kinds[status] ?? 'internal', `the engine refused: ${reasonOf(thrown)}`, {

@@ -1,5 +1,5 @@
-// News of our containers. The engine's stream breaks when the engine restarts; it is taken up again from the last event
-// that was seen. What the engine itself has forgotten, the reconciler finds.
+// News of our containers. The engine's stream breaks when the engine restarts, and is given up when the engine hangs; it is
+// taken up again from the last event that was seen. What the engine itself has forgotten, the reconciler finds.
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
@@ -14,7 +14,7 @@ type EngineEvent = {
   timeNano?: number
 }
 
-const actions = ['start', 'die', 'oom', 'destroy'] as const
+const actions = ['start', 'die', 'oom', 'pause', 'unpause', 'destroy'] as const
 const slowest_retry_ms = 5_000
 
 export function toEvent(event: EngineEvent): ContainerEvent | undefined {
@@ -37,20 +37,26 @@ export const nanosecondsOf = (line: string): bigint => BigInt(/"timeNano":(\d+)/
 const asSeconds = (nanoseconds: bigint): string =>
   `${nanoseconds / 1_000_000_000n}.${String(nanoseconds % 1_000_000_000n).padStart(9, '0')}`
 
-export function createEvents(docker: Docker, names: Names, log: Log): Runtime['events'] {
+export function createEvents(
+  docker: Docker,
+  names: Names,
+  alarm: () => AbortSignal,
+  log: Log,
+): Runtime['events'] {
   return async function* (signal) {
     let last = BigInt(Date.now()) * 1_000_000n
     let wait_ms = 100
     while (!signal.aborted) {
       try {
+        const until = AbortSignal.any([signal, alarm()])
         const options = {
           filters: { type: ['container'], event: [...actions], ...names.filter },
           since: asSeconds(last + 1n),
-          abortSignal: signal,
+          abortSignal: until,
         }
         const stream = (await docker.getEvents(options as unknown as Docker.GetEventsOptions)) as Readable
         const stop = () => void stream.destroy()
-        signal.addEventListener('abort', stop, { once: true })
+        until.addEventListener('abort', stop, { once: true })
         try {
           let rest = ''
           for await (const chunk of stream) {
@@ -65,7 +71,7 @@ export function createEvents(docker: Docker, names: Names, log: Log): Runtime['e
             }
           }
         } finally {
-          signal.removeEventListener('abort', stop)
+          until.removeEventListener('abort', stop)
           stop()
         }
       } catch (error) {

@@ -5,6 +5,8 @@ import { labels, type Names } from './names.ts'
 import type { ContainerState, Runtime } from './runtime.ts'
 import type { Stage } from './stage.ts'
 
+const mebibyte = 1024 * 1024
+
 const statuses = ['created', 'running', 'paused', 'restarting', 'exited', 'dead'] as const
 
 /** `removing` is the one word of the engine that we do not share: what is being removed cannot be used. */
@@ -25,6 +27,7 @@ export function stateOf(info: Docker.ContainerInspectInfo): ContainerState {
     finished_at: time(info.State.FinishedAt),
     exit_code: over ? info.State.ExitCode : null,
     oom_killed: info.State.OOMKilled,
+    memory_mb: Math.round((info.HostConfig.Memory ?? 0) / mebibyte),
     spec_hash: info.Config.Labels?.[labels.spec] ?? '',
   }
 }

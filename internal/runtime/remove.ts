@@ -1,4 +1,4 @@
-// Stopping and removing, until nothing of the project is left in the engine.
+// Pausing, stopping and removing, until nothing of the project is left in the engine.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 import { Fault } from '../fault.ts'
@@ -20,6 +20,16 @@ export function createRemove(docker: Docker, names: Names, networks: Networks) {
     } catch (error) {
       if (!isStatus(error, 304)) throw error
     }
+  }
+
+  /** The engine answers 409 for a container that is not in the state that this ends. */
+  const pause: Runtime['pause'] = async (project_id) => {
+    const container = docker.getContainer(names.of(project_id))
+    if (!(await container.inspect()).State.Paused) await container.pause()
+  }
+  const unpause: Runtime['unpause'] = async (project_id) => {
+    const container = docker.getContainer(names.of(project_id))
+    if ((await unlessMissing(container.inspect()))?.State.Paused) await container.unpause()
   }
 
   async function removeContainer(project_id: string): Promise<void> {
@@ -52,5 +62,5 @@ export function createRemove(docker: Docker, names: Names, networks: Networks) {
     for (const volume of Volumes ?? []) await unlessMissing(docker.getVolume(volume.Name).remove())
   }
 
-  return { stop, remove }
+  return { stop, pause, unpause, remove }
 }

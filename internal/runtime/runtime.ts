@@ -33,36 +33,16 @@ export type ContainerState = {
   finished_at: string | null
   exit_code: number | null
   oom_killed: boolean
+  memory_mb: number
   /** Of the spec it was made from: another hash means that it has to be made anew to fit. */
   spec_hash: string
-}
-
-/** No user: a command runs as the container does. Another uid or group would be one of the host on bind mounts. */
-export type ExecRequest = {
-  command: string[]
-  working_dir?: string
-  env?: Record<string, string>
-  stdin?: string
-  timeout_seconds: number
-  /** Per stream; what is beyond is read and thrown away, and `truncated` says so. */
-  output_bytes: number
-  signal?: AbortSignal
-}
-
-export type ExecResult = {
-  exit_code: number
-  stdout: string
-  stderr: string
-  truncated: boolean
-  timed_out: boolean
-  duration_ms: number
 }
 
 export type LogLine = { stream: 'stdout' | 'stderr'; at: string; text: string }
 export type ContainerEvent = {
   project_id: string
   container_id: string
-  action: 'start' | 'die' | 'oom' | 'destroy'
+  action: 'start' | 'die' | 'oom' | 'pause' | 'unpause' | 'destroy'
   exit_code?: number
 }
 export type ImageState = {
@@ -85,11 +65,22 @@ export type Owned = {
 export interface Runtime {
   /** Throws `unavailable` when the engine does not answer. */
   ping(signal?: AbortSignal): Promise<{ engine: string; version: string }>
+  /** Asks the engine every few seconds, until the signal: while it hangs, requests fail at once. */
+  watch(signal: AbortSignal): void
   /** Makes sure that containers cannot reach the host's ports or private addresses; `unavailable` if it cannot. */
   protect(): Promise<void>
-  /** Missing: made. Stopped: started. Running: left alone, also when the spec differs (the caller compares hashes). */
+  /**
+   * Missing: made. Stopped: started. Running: left alone, also when the spec differs (the caller compares hashes). Paused:
+   * `conflict`.
+   */
   start(spec: ContainerSpec): Promise<ContainerState>
   stop(project_id: string, grace_seconds: number): Promise<void>
+  /** Freezes all its processes. Nothing happens if it is paused. */
+  pause(project_id: string): Promise<void>
+  /** Nothing happens if it is not paused. */
+  unpause(project_id: string): Promise<void>
+  /** Whether its last end came through the engine: somebody stopped, killed or removed it. */
+  endedFromOutside(container_id: string): Promise<boolean>
   /** The container, its anonymous volumes and its network. No error if there is none. */
   remove(project_id: string): Promise<void>
   inspect(project_id: string): Promise<ContainerState | undefined>
@@ -98,7 +89,6 @@ export interface Runtime {
   specHash(spec: ContainerSpec): string
   /** Project ids of everything of this instance that exists in the engine: containers, networks, volumes. */
   owned(): Promise<Owned[]>
-  exec(project_id: string, request: ExecRequest): Promise<ExecResult>
   logs(
     project_id: string,
     options: { tail?: number; since?: string; follow?: boolean; signal?: AbortSignal },

@@ -90,7 +90,10 @@ export function createStart({
       // Also before a container that exists: what it mounts may be gone since.
       await stage.check()
       if (!info) await create(spec)
-      else if (info.State.Status === 'paused') await container.unpause()
+      else if (info.State.Status === 'paused')
+        throw new Fault('conflict', `the container of project ${spec.project_id} is paused`, {
+          hint: 'unpause it first',
+        })
       else if (info.State.Status === 'dead') await unlessMissing(container.remove({ force: true, v: true }))
       else if (info.State.Status === 'removing' || info.State.Status === 'restarting') await sleep(100)
       else {

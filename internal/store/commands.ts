@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Selectable } from 'kysely'
+import { type Selectable, sql } from 'kysely'
 import type { Db } from './open.ts'
 import type { CommandsTable } from './schema.ts'
 
@@ -28,18 +28,37 @@ export async function insertCommand(db: Db, row: NewCommand): Promise<string> {
 
 export const newCommandId = () => `cmd_${randomBytes(10).toString('hex')}`
 
+/** What is for a queued session waits with it. */
+const isAdmitted = sql<boolean>`not exists (select from sessions where sessions.id = commands.session_id and status = 'queued')`
+
 export async function pendingCommands(db: Db, project_id: string): Promise<CommandRow[]> {
   return await db
     .selectFrom('commands')
     .selectAll()
     .where('project_id', '=', project_id)
+    .where(isAdmitted)
     .orderBy('number')
     .execute()
 }
 
 export async function projectsWithCommands(db: Db): Promise<string[]> {
-  const rows = await db.selectFrom('commands').select('project_id').distinct().execute()
+  const rows = await db.selectFrom('commands').select('project_id').distinct().where(isAdmitted).execute()
   return rows.map((row) => row.project_id)
+}
+
+/** Ids of the turns that its supervisor was not told of yet. */
+export async function pendingTurns(db: Db, session_id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('commands')
+    .select(['kind', 'payload'])
+    .where('session_id', '=', session_id)
+    .where('kind', 'in', ['start', 'prompt'])
+    .orderBy('number')
+    .execute()
+  return rows.flatMap(({ kind, payload }) => {
+    const turn = (kind === 'start' ? payload.turn : payload) as { turn_id?: unknown } | undefined
+    return typeof turn?.turn_id === 'string' ? [turn.turn_id] : []
+  })
 }
 
 export async function deleteCommand(db: Db, id: string): Promise<void> {

@@ -33,7 +33,9 @@ const network = new Set([
 ])
 /** The driver gives these no code. */
 const driver =
-  /^(Connection terminated|timeout exceeded when trying to connect|Client (was|has)|Cannot use a pool)/
+  /^(Connection terminated|timeout expired|Query read timeout|Client (was|has)|Cannot use a pool)/
+/** All connections of the pool were in use: the database hangs, or does not keep up. */
+const noneFree = /^timeout exceeded when trying to connect/
 
 function constraintFault(error: DatabaseError): Fault | undefined {
   const { code, table, constraint } = error
@@ -65,7 +67,13 @@ export function translate(thrown: unknown): unknown {
     const known = states[state] ?? states[state.slice(0, 3)] ?? states[state.slice(0, 2)]
     return constraintFault(error) ?? (known ? new Fault(known.kind, known.say, { cause: error }) : error)
   }
+  if (noneFree.test(error.message))
+    return new Fault('unavailable', 'no connection to the database was free in time', { cause: error })
   if (network.has(error.code ?? '') || driver.test(error.message))
     return new Fault('unavailable', 'the database cannot be reached', { cause: error })
   return error
 }
+
+/** The database cannot do it now, whatever was asked: the same may succeed later, and nothing is wrong with its values. */
+export const isOutage = (thrown: unknown): boolean =>
+  thrown instanceof Fault && (thrown.kind === 'unavailable' || thrown.kind === 'timeout')

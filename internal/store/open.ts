@@ -1,12 +1,15 @@
 // Kysely on a pool of pg. Owns the connections, how values come out of them (JSON-like: numbers, ISO times, plain JSON)
-// and the translation of what they throw; promises that an unusable database is one clear line, without its password.
+// and the translation of what they throw; promises that an unusable database is one clear line, without its password, and
+// that nothing waits for a database that hangs longer than its deadline.
 // What is stored is the business of the files beside it, one per noun.
 import { setTimeout as pause } from 'node:timers/promises'
 import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
+import { createDeadlines, type Deadlines } from '../deadlines.ts'
 import { Fault, messageOf } from '../fault.ts'
 import type { Log, Secret } from '../log.ts'
 import { sqlState, translate } from './errors.ts'
+import { createDatabaseHeartbeat, noAnswer } from './heartbeat.ts'
 import { createListener } from './listen.ts'
 import { statementName } from './prepared.ts'
 import type { Database } from './schema.ts'
@@ -16,11 +19,11 @@ export type Db = Kysely<Database>
 
 export interface Store {
   db: Db
-  /** Throws `unavailable` or `timeout`. */
-  ping(signal?: AbortSignal): Promise<void>
+  /** Asks it on a connection of its own; throws `unavailable`. Those who ask at the same moment share one question. */
+  ping(): Promise<void>
   /**
    * Runs `work` again, from its start, when the database asks for it: it must have no other effects. `lock` is taken
-   * first of all and held until the end.
+   * first of all and held until the end. `long`: its statements may take minutes while the database answers otherwise.
    */
   transact<T>(work: (trx: Db) => Promise<T>, options?: TransactOptions): Promise<T>
   /** Sent when the transaction commits. At most 8000 bytes: send ids, not things. */
@@ -36,12 +39,21 @@ export interface Store {
   ): Promise<() => Promise<void>>
   close(): Promise<void>
 }
-type TransactOptions = { isolation?: 'read committed' | 'repeatable read' | 'serializable'; lock?: number }
+type TransactOptions = {
+  isolation?: 'read committed' | 'repeatable read' | 'serializable'
+  lock?: number
+  long?: boolean
+}
 
 const oldest = 15
-const pingMilliseconds = 3000
 const closeMilliseconds = 5000
 const attempts = 6
+const defaultSeconds = 10
+const longMilliseconds = 600_000
+/** Sent first in a long transaction; the deadline on our side goes by it too. */
+const beginLong = `set local statement_timeout = ${longMilliseconds}`
+/** What a statement has at least, if waiting for a connection has used up its deadline. */
+const leastMilliseconds = 1000
 
 /** Microseconds are kept, so that a time can be a cursor; milliseconds are always there, as in a time that we made. */
 function isoTime(text: string): string {
@@ -62,17 +74,18 @@ const types = {
     parsers[oid] ?? pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,
 }
 
-function poolConfig(database_url: Secret, max_connections: number): pg.PoolConfig {
+function poolConfig(database_url: Secret, max_connections: number, timeout_ms: number): pg.PoolConfig {
   return {
     connectionString: database_url.reveal(),
     types,
     max: max_connections,
     application_name: 'oubliette',
-    connectionTimeoutMillis: 10_000,
+    connectionTimeoutMillis: timeout_ms,
     idleTimeoutMillis: 60_000,
     keepAlive: true,
-    statement_timeout: 60_000,
-    lock_timeout: 30_000,
+    // Before our own deadline: a database that works cancels a statement, and the connection stays usable.
+    statement_timeout: Math.round(timeout_ms * 0.9),
+    lock_timeout: Math.round(timeout_ms * 0.8),
     idle_in_transaction_session_timeout: 60_000,
   }
 }
@@ -100,30 +113,64 @@ function reasonOf(thrown: unknown): string {
   return messageOf(inner) || error.code || 'no reason given'
 }
 
-/** Everything Kysely does goes through these calls. */
-function translated(pool: pg.Pool): PostgresPool {
+type Limits = {
+  timeout_ms: number
+  deadlines: Deadlines
+  hung: () => Fault | undefined
+  /** Called with every answer. */
+  heard: () => void
+}
+
+/**
+ * Everything Kysely does goes through these calls. Waiting for a connection counts in the deadline of its first statement.
+ * A statement that was given up may still be executed when the database goes on: whoever repeats it must expect that.
+ */
+function translated(pool: pg.Pool, { timeout_ms, deadlines, hung, heard }: Limits): PostgresPool {
   const raise = (error: unknown): never => {
     throw translate(error)
   }
   const connect = async () => {
+    const refused = hung()
+    if (refused) throw noAnswer(refused)
+    const began = performance.now()
     const client = await pool.connect().catch(raise)
+    let left = Math.max(leastMilliseconds, timeout_ms - (performance.now() - began))
     let broken = false
+    let given_up: Fault | undefined
+    let is_long = false
+    const giveUp = (since: number) => {
+      if (is_long && !hung() && performance.now() - since < longMilliseconds) return undefined
+      given_up = noAnswer(new Error(`no answer within ${Math.round(timeout_ms / 1000)} s`))
+      return given_up
+    }
     const query = (text: string, values: unknown[]) => {
+      // The rollback of a transaction whose connection hangs: it would wait once more.
+      if (given_up) return Promise.reject(given_up)
       const name = statementName(text)
-      return client.query(name ? { name, text, values } : { text, values }).catch((error: unknown) => {
-        const fault = translate(error)
-        // A newer server may have changed a table under a statement that this connection keeps.
-        const outdated = name !== undefined && sqlState(error) === '0A000'
-        broken ||= outdated || (fault instanceof Fault && fault.kind === 'unavailable')
-        throw outdated
-          ? new Fault('unavailable', 'the tables of the database have just changed', { cause: error })
-          : fault
-      })
+      const asked = client.query(name ? { name, text, values } : { text, values })
+      const limit = left
+      const since = performance.now()
+      left = timeout_ms
+      is_long ||= text === beginLong
+      return deadlines
+        .within(asked, limit, () => giveUp(since))
+        .catch((error: unknown) => {
+          const fault = translate(error)
+          // A newer server may have changed a table under a statement that this connection keeps.
+          const outdated = name !== undefined && sqlState(error) === '0A000'
+          broken ||= outdated || (fault instanceof Fault && fault.kind === 'unavailable')
+          throw outdated
+            ? new Fault('unavailable', 'the tables of the database have just changed', { cause: error })
+            : fault
+        })
     }
     return {
       query: query as never,
-      // The server's farewell comes before the end of the connection: the pool would lend it once more.
-      release: (destroy?: boolean) => client.release(destroy || broken),
+      release: (destroy?: boolean) => {
+        if (!broken) heard()
+        // The server's farewell comes before the end of the connection: the pool would lend it once more.
+        client.release(destroy || broken)
+      },
       processID: (client as { processID?: number }).processID,
     }
   }
@@ -166,10 +213,13 @@ export async function openStore(options: {
   database_url: Secret
   log: Log
   max_connections?: number
+  /** Of each statement, the wait for a connection included. */
+  timeout_seconds?: number
 }): Promise<Store> {
   const { database_url, log, max_connections = 20 } = options
+  const timeout_ms = (options.timeout_seconds ?? defaultSeconds) * 1000
   const place = placeOf(database_url)
-  const pool = new pg.Pool(poolConfig(database_url, max_connections))
+  const pool = new pg.Pool(poolConfig(database_url, max_connections, timeout_ms))
   let closing = false
   pool.on('error', (error) => {
     // The pool says that it is closed before its connections are: what PostgreSQL then says to them is no news.
@@ -181,12 +231,20 @@ export async function openStore(options: {
     await pool.end()
     throw error
   })
-  const db = new Kysely<Database>({ dialect: new PostgresDialect({ pool: translated(pool) }) })
-  const listener = createListener({ config: poolConfig(database_url, 1), log })
+  const config = poolConfig(database_url, 1, timeout_ms)
+  const deadlines = createDeadlines()
+  const heartbeat = createDatabaseHeartbeat({ config, deadlines, log })
+  const limits = { timeout_ms, deadlines, hung: heartbeat.hung, heard: heartbeat.heard }
+  const db = new Kysely<Database>({ dialect: new PostgresDialect({ pool: translated(pool, limits) }) })
+  const listener = createListener({ config, log })
 
   return {
     db,
-    ping: (signal) => ping(db, signal),
+    ping: async () => {
+      const hung = heartbeat.hung()
+      if (hung) throw hung
+      await heartbeat.check()
+    },
     transact: (work, options) => transact(db, work, options),
     notify: async (channel, payload, within = db) => {
       await sql`select pg_notify(${channel}, ${payload})`.execute(within)
@@ -194,26 +252,20 @@ export async function openStore(options: {
     listen: listener.listen,
     close: async () => {
       closing = true
+      heartbeat.close()
       await listener.close()
       // Kysely ends only a pool that it has used.
       const ended = db.destroy().then(() => (pool.ending ? undefined : pool.end()))
       await Promise.race([ended, pause(closeMilliseconds, undefined, { ref: false })])
+      deadlines.close()
     },
   }
-}
-
-async function ping(db: Db, signal?: AbortSignal): Promise<void> {
-  const limit = AbortSignal.any([AbortSignal.timeout(pingMilliseconds), ...(signal ? [signal] : [])])
-  const aborted = new Promise<never>((_resolve, reject) => {
-    limit.addEventListener('abort', () => reject(new Fault('timeout', 'the database does not answer')))
-  })
-  await Promise.race([sql`select 1`.execute(db), aborted])
 }
 
 async function transact<T>(
   db: Db,
   work: (trx: Db) => Promise<T>,
-  { isolation = 'read committed', lock }: TransactOptions = {},
+  { isolation = 'read committed', lock, long = false }: TransactOptions = {},
 ): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
@@ -221,6 +273,7 @@ async function transact<T>(
         .transaction()
         .setIsolationLevel(isolation)
         .execute(async (trx) => {
+          if (long) await sql.raw(beginLong).execute(trx)
           if (lock !== undefined) await sql`select pg_advisory_xact_lock(${sql.lit(lock)})`.execute(trx)
           return await work(trx)
         })

@@ -15,6 +15,7 @@ export type ProjectWithContainer = ProjectRow & {
   /** Of the default workspace. */
   workspace_state: WorkspaceState
   workspace_error: string | null
+  container_memory_mb: number | null
 } & Pick<ContainerRow, 'container_id' | 'disk_used_bytes' | 'disk_measured_at' | 'disk_state'>
 
 // Not joined: its columns have the names of the project's.
@@ -27,6 +28,7 @@ const withContainer = (db: Db) =>
     .innerJoin('containers', 'containers.project_id', 'projects.id')
     .selectAll('projects')
     .select(['wanted', 'status as container_status', 'reason as container_reason', 'container_id'])
+    .select('containers.memory_mb as container_memory_mb')
     .select([
       ofDefaultWorkspace<WorkspaceState>('state').as('workspace_state'),
       ofDefaultWorkspace<string | null>('prepare_error').as('workspace_error'),
@@ -127,6 +129,18 @@ export async function allProjects(db: Db): Promise<ProjectWithContainer[]> {
   return await withContainer(db).orderBy('created_at').execute()
 }
 
+/** How many of these containers run as far as is known. */
+export async function runningAmong(db: Db, ids: string[]): Promise<number> {
+  const { running } = await db
+    .selectFrom('containers')
+    .select(({ fn }) => fn.countAll<number>().as('running'))
+    .where('project_id', 'in', ids)
+    .where('wanted', '=', 'running')
+    .where('status', '=', 'running')
+    .executeTakeFirstOrThrow()
+  return Number(running)
+}
+
 /** Those whose use of the disk may change: what runs, what is over its limit, and these. */
 export async function projectsOnDisk(db: Db, ids: string[]): Promise<ProjectWithContainer[]> {
   return await withContainer(db)
@@ -145,4 +159,16 @@ export async function saveContainer(
     .set({ ...change, updated_at: new Date().toISOString() })
     .where('project_id', '=', project_id)
     .execute()
+}
+
+/** Why its container ended last, once. */
+export async function takeLastEnd(db: Db, project_id: string): Promise<string | null> {
+  const row = await db
+    .selectFrom('containers')
+    .select('last_end')
+    .where('project_id', '=', project_id)
+    .executeTakeFirst()
+  const last_end = row?.last_end ?? null
+  if (last_end !== null) await saveContainer(db, project_id, { last_end: null })
+  return last_end
 }

@@ -57,11 +57,14 @@ export interface ProjectsTable {
   deleting_at: string | null
 }
 
+export const containerStatuses = ['absent', 'running', 'paused', 'stopped', 'failed'] as const
+export type ContainerStatus = (typeof containerStatuses)[number]
+
 /** `wanted` is what somebody asked for, `status` what was last seen of the engine. */
 export interface ContainersTable {
   project_id: string
   wanted: 'running' | 'stopped'
-  status: 'absent' | 'running' | 'stopped' | 'failed'
+  status: ContainerStatus
   reason: string | null
   container_id: string | null
   spec_hash: string | null
@@ -71,6 +74,10 @@ export interface ContainersTable {
   disk_used_bytes: number | null
   disk_measured_at: string | null
   disk_state: Generated<DiskState>
+  /** What it was made with: another limit of its project applies when it is made anew. */
+  memory_mb: number | null
+  /** Why it ended last, until the supervisor of its next start has reported. */
+  last_end: string | null
 }
 
 /**
@@ -113,6 +120,11 @@ export interface AuditTable {
   outcome: string
   milliseconds: number
   request_id: string
+  /** The server process that wrote it, and its place there; none in rows that a statement writes with its change. */
+  boot: string | null
+  seq: number | null
+  /** Why the outcome is `unknown`. */
+  reason: Generated<string | null>
 }
 
 export interface SessionsTable {
@@ -163,6 +175,12 @@ export interface SessionsTable {
   stored_bytes: Generated<number>
   /** When it reached `limits.session_mb`: what comes after is dropped. */
   full_at: string | null
+  /** Since when it waits for memory. */
+  queued_at: string | null
+  /** Idle without a process: the next message starts its agent again. */
+  hibernated: Generated<boolean>
+  /** Its agent can take up a conversation in a new process. */
+  resumable: Generated<boolean>
 }
 
 export interface EventsTable {
@@ -182,7 +200,7 @@ export interface CommandsTable {
   number: Generated<number>
   session_id: string
   project_id: string
-  kind: 'start' | 'prompt' | 'cancel' | 'end' | 'permission_answer'
+  kind: 'start' | 'prompt' | 'cancel' | 'end' | 'permission_answer' | 'hibernate'
   payload: Json<Record<string, unknown>>
   created_at: CreatedAt
 }
@@ -336,7 +354,47 @@ export interface SuspectsTable {
   last_at: CreatedAt
 }
 
+/** An MCP session of the protocol revisions before 2026-07-28. */
+export interface McpSessionsTable {
+  id: string
+  /** Who opened it, as of its last request. */
+  caller: Json<Record<string, unknown>>
+  /** Of its `initialize`. */
+  params: Json<Record<string, unknown>>
+  /** The URIs of the resources that it subscribed to. */
+  subscriptions: ColumnType<string[], string | undefined, string>
+  log_level: string | null
+  used_at: CreatedAt
+}
+
+/** running → exited | timed_out | killed | lost. `lost`: nobody saw its end. */
+export const execStatuses = ['running', 'exited', 'timed_out', 'killed', 'lost'] as const
+
+/** A detached command. It was accepted by the supervisor of this boot of the container, or was to be. */
+export interface ExecsTable {
+  id: string
+  project_id: string
+  boot_id: string
+  /** As it is shown: a long one is cut. */
+  command: string
+  working_dir: string | null
+  status: (typeof execStatuses)[number]
+  exit_code: number | null
+  reason: string | null
+  /** All that it wrote, known at its end. */
+  stdout_bytes: number | null
+  stderr_bytes: number | null
+  created_by: string
+  token_id: string | null
+  session_id: string | null
+  started_at: string
+  deadline_at: string
+  ended_at: string | null
+}
+
 export interface Database {
+  execs: ExecsTable
+  mcp_sessions: McpSessionsTable
   project_spending: ProjectSpendingTable
   project_costs: ProjectCostsTable
   model_reservations: ModelReservationsTable

@@ -127,6 +127,16 @@ const words: Record<string, (turn: Turn) => Promise<void>> = {
     process.stderr.write('scripted crash\n')
     process.exit(Number(turn.rest) || 3)
   },
+  /** `allocate MIB`: takes so much memory, and uses it. */
+  async allocate(turn) {
+    await say(turn, 'allocating')
+    const taken: Buffer[] = []
+    for (let mib = 0; mib < Number(turn.rest); mib += 8) {
+      taken.push(Buffer.alloc(8 * 1024 * 1024, 1))
+      await delay(1)
+    }
+    await say(turn, `${taken.length} pieces`)
+  },
   /** Does not even listen to cancel. */
   async hang(turn) {
     process.on('SIGTERM', () => {})

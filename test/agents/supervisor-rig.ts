@@ -60,10 +60,13 @@ export async function startRig(
           known.map(({ session_id }) => [session_id, store.get(session_id)!.length - 1]),
         ),
         unknown: hello.sessions.map((it) => it.session_id).filter((it) => !store.has(it)),
+        unknown_execs: [],
+        settled_execs: [],
       }
     },
     supervisorReady() {},
     supervisorGone() {},
+    execsEnded: async (_project, { execs }) => ({ settled: execs.map((it) => it.exec_id) }),
     supervisorOutdated: (_project, protocol) => void problems.push(`protocol ${protocol}`),
     async events(_project, { session_id, events }) {
       options.on_events?.('before')

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import Docker from 'dockerode'
 import pg from 'pg'
 import type { FaultShape } from '../../internal/fault.ts'
+import { knownCluster } from '../../internal/store/embedded-cluster.ts'
 import { connect, type TestClient } from './client.ts'
 import { cloneDatabase } from './database.ts'
 import { type BootOptions, bootServer, type TestServer } from './server.ts'
@@ -42,8 +43,10 @@ export async function boot(options: Omit<BootOptions, 'database_url'> = {}): Pro
     },
   )
   let client = await connect(server, server.admin_token)
-  // One with a database of its own is looked at from outside only.
-  const pool = new pg.Pool({ connectionString: database?.url ?? 'postgresql://none.invalid', max: 2 })
+  const pool = new pg.Pool({
+    connectionString: database?.url ?? (await knownCluster(server.home)).url,
+    max: 2,
+  })
   pool.on('error', () => undefined)
 
   async function ok(tool: string, args: Args = {}): Promise<Answer> {

@@ -85,8 +85,9 @@ function createDaemon(env: NodeJS.ProcessEnv, url: string, run_as: BootOptions['
     const ready = async () => {
       if (started.exitCode !== null || started.signalCode !== null) return 'ended'
       const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(5000) })
-      await answer.body?.cancel()
-      return answer.ok && 'ready'
+      const { missing } = (await answer.json()) as { missing?: string[] }
+      // With a full disk it serves, and refuses some calls.
+      return (answer.ok || missing?.join() === 'disk') && 'ready'
     }
     const outcome = await until(ready, {
       deadline_ms: readySeconds * 1000,

@@ -18,6 +18,8 @@ export type Asked = {
   path: string
   headers: IncomingMessage['headers']
   body: string
+  /** When it was read, by the clock of the process. */
+  at_ms: number
   conversation?: Conversation
   /** How many events of the answer are out. */
   told?: number
@@ -71,7 +73,7 @@ export async function startScriptedModel(key: string): Promise<ScriptedModel> {
     const method = request.method ?? 'GET'
     let body = ''
     for await (const chunk of request.setEncoding('utf8')) body += chunk
-    const entry: Asked = { method, path, headers: request.headers, body }
+    const entry: Asked = { method, path, headers: request.headers, body, at_ms: performance.now() }
     asked.push(entry)
     response.once('close', () => {
       entry.finished = response.writableFinished

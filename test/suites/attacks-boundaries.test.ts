@@ -5,6 +5,7 @@ import { expectKinds, mint, withKey, withToken } from '../fixtures/authority.ts'
 import { type Droid, droid } from '../fixtures/droid-socket.ts'
 import { end, spawn } from '../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, docker, instanceOf, uniqueName } from '../harness/booted.ts'
+import { until } from '../harness/wait.ts'
 
 const credentials = {
   first: { provider: 'git', key: 'first-key' },
@@ -52,6 +53,10 @@ beforeAll(async () => {
   token = await withToken(booted, (await mint(booted, `project:${project_id}`)).token)
   one = await droid(booted, project_id, { api_scope: `project:${project_id}` })
   inside = await withKey(one)
+  // The droid may speak before its workspace is a repository; from then on nothing changes by itself.
+  await until(async () => (await shown()).default_workspace.state === 'ready', {
+    what: 'the workspace is prepared',
+  })
 })
 afterAll(() => booted?.stop())
 

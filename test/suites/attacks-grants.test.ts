@@ -143,13 +143,22 @@ describe('a grant', () => {
 })
 
 describe('in a project with a grant, a token of the project', () => {
-  type Things = { session_id: string; schedule_id: string; approval_id: string; request_id: string }
+  type Things = {
+    session_id: string
+    schedule_id: string
+    approval_id: string
+    request_id: string
+    exec_id: string
+  }
   const inputs: Record<string, (it: Things) => object> = {
     'project.update': () => ({ description: 'taken' }),
     'project.delete': () => ({}),
     'container.start': () => ({}),
     'container.stop': () => ({}),
+    'container.pause': () => ({}),
+    'container.unpause': () => ({}),
     'container.exec': () => ({ command: 'true' }),
+    'container.exec_kill': ({ exec_id }) => ({ exec_id }),
     'session.spawn': () => ({ prompt: 'true', new_session: true }),
     'session.message': () => ({ message: 'true' }),
     'session.end': ({ session_id }) => ({ session_id }),
@@ -205,7 +214,8 @@ describe('in a project with a grant, a token of the project', () => {
     const elsewhere = { workspace_id: 'another', create_workspace: true, prompt: 'true', project_id }
     const second = await booted.ok('session', { action: 'spawn', ...elsewhere })
     await end(booted, second.session_id)
-    things = { session_id: one.session_id, schedule_id, approval_id, request_id }
+    const { exec_id } = await booted.exec(project_id, 'true', { detach: true })
+    things = { session_id: one.session_id, schedule_id, approval_id, request_id, exec_id }
     lesser = await withToken(booted, (await mint(booted, `project:${project_id}`)).token)
     control = await withToken(booted, (await mint(booted, 'admin')).token)
   })
@@ -214,7 +224,7 @@ describe('in a project with a grant, a token of the project', () => {
     const [, action] = key.split('.')
     const taken = shapes.get(key)!
     const input = inputs[key]!(things)
-    const named = ['session_id', 'schedule_id', 'approval_id'].some((field) => field in input)
+    const named = ['session_id', 'schedule_id', 'approval_id', 'exec_id'].some((field) => field in input)
     const where = 'targets' in taken && !named ? { targets: [{ project_id }] } : {}
     const about = 'project_id' in taken && !named ? { project_id } : {}
     return { ...(action ? { action } : {}), ...where, ...about, ...input }

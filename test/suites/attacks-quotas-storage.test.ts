@@ -104,7 +104,7 @@ test('what a session stores counts what its droid asks of callers, and their ans
 })
 
 test('what a session stores is counted as it is stored, whatever wrote it', async () => {
-  const { session_id } = await spawn(booted, small, 'echo ä€😀; printf "\\"%.0s" $(seq 5000)')
+  const { session_id } = await spawn(booted, small, 'echo ä€😀; printf "\\"€%.0s" $(seq 5000)')
   const { bytes, counted } = await stored(session_id)
   const events = (await history(booted, session_id)).length
   expect(counted).toBeGreaterThan(bytes * 0.9)

@@ -1,62 +1,21 @@
 // The server and its embedded PostgreSQL are killed in every combination, at any instant, and started again at once.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { stopEmbedded } from '../../internal/store/embedded.ts'
+import { type Kill, kill, kills, postgresOf } from '../fixtures/faults.ts'
 import { uniqueName } from '../harness/booted.ts'
 import { freePort } from '../harness/free-port.ts'
 import { seeded } from '../harness/random.ts'
 import { resultIn, rpc } from '../harness/rpc.ts'
-import { bootServer, type TestServer } from '../harness/server.ts'
+import { bootServer } from '../harness/server.ts'
 
 const long = Boolean(process.env.OUBLIETTE_TEST_CHAOS)
 const checkout = resolve(import.meta.dirname, '../..')
-
-/** Every process whose environment or working directory is in this home: the server's PostgreSQL, whatever its state. */
-async function postgresOf(home: string): Promise<{ postmaster: number | undefined; backends: number[] }> {
-  const file = await readFile(join(home, 'postgres/data/postmaster.pid'), 'utf8').catch(() => '')
-  const postmaster = Number(file.split('\n')[0]) || undefined
-  const backends: number[] = []
-  for (const name of await readdir('/proc')) {
-    if (!/^\d+$/.test(name)) continue
-    const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => '')
-    if (Number(/\) . (\d+)/.exec(stat)?.[1]) === postmaster) backends.push(Number(name))
-  }
-  return { postmaster, backends }
-}
-
-function end(pids: number[]): void {
-  for (const pid of pids)
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch {
-      // Gone already, with its parent.
-    }
-}
-
-const combinations = {
-  'the server and PostgreSQL': async (server: TestServer) => {
-    const { postmaster } = await postgresOf(server.home)
-    end([server.pid(), postmaster!])
-  },
-  'PostgreSQL and the server': async (server: TestServer) => {
-    const { postmaster } = await postgresOf(server.home)
-    end([postmaster!, server.pid()])
-  },
-  'the server and every process of PostgreSQL': async (server: TestServer) => {
-    const { postmaster, backends } = await postgresOf(server.home)
-    end([server.pid(), postmaster!, ...backends])
-  },
-  'the server and a backend': async (server: TestServer) => {
-    const { backends } = await postgresOf(server.home)
-    end([server.pid(), ...backends.slice(-1)])
-  },
-  'the server': async (server: TestServer) => end([server.pid()]),
-}
 
 const rounds = long ? 50 : 8
 
@@ -75,9 +34,9 @@ test(`the server comes up after ${rounds} kills of itself and its PostgreSQL, wi
       expect((await ask({ action: 'create', name, network: 'none' })).isError).toBeFalsy()
       names.push(name)
       // The first rounds take each combination once.
-      const kinds = Object.keys(combinations) as (keyof typeof combinations)[]
+      const kinds = Object.keys(kills) as Kill[]
       const kind = kinds[round] ?? random.of(kinds)
-      await combinations[kind](server)
+      await kills[kind](server)
       const began = performance.now()
       await server.restart('SIGKILL').catch((error: Error) => {
         throw new Error(`round ${round}, killed ${kind}: ${error.message}`)
@@ -116,7 +75,7 @@ test(`a first start that is cut short at any instant ${first_rounds} times leave
     await Promise.race([pause(wait_ms), once(child, 'exit')])
     const { postmaster, backends } = await postgresOf(home)
     const dead = once(child, 'exit')
-    end([child.pid!, ...(random.below(2) && postmaster ? [postmaster, ...backends] : [])])
+    kill([child.pid, ...(random.below(2) && postmaster ? [postmaster, ...backends] : [])])
     await dead
     const server = await bootServer({ embedded: true, home }).catch((error: Error) => {
       throw new Error(`round ${round}, killed after ${wait_ms} ms: ${error.message}`)

@@ -1,6 +1,7 @@
 // Sessions of the 2025 era, subscriptions of the 2026 era, and what becomes of both when the server stops.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type Bench, bench, eventsOf } from '../fixtures/conformance-clients.ts'
+import { createRows } from '../fixtures/mcp-rows.ts'
 import { until } from '../harness/wait.ts'
 
 let on: Bench
@@ -31,6 +32,13 @@ const resume = (headers: Record<string, string>, id: string | undefined) =>
   )
 const say = (data: string) => on.server.mcp.notify.message({ level: 'info', data }, () => true)
 const said = (data: string) => ({ method: 'notifications/message', params: { level: 'info', data } })
+
+/** What a GET stream says after the event that opens it. */
+async function heardOn(stream: Response): Promise<ReturnType<typeof eventsOf>> {
+  const events = eventsOf(stream)
+  expect((await events.next()).value).toMatchObject({ id: expect.stringContaining('.'), data: undefined })
+  return events
+}
 
 async function subscribe(notifications: Record<string, unknown>): Promise<Response> {
   const _meta = {
@@ -124,11 +132,28 @@ describe('a session', () => {
   })
 })
 
+test('sessions of an earlier process count against the limits, and the one used longest ago makes room', async () => {
+  const rows = createRows()
+  const limits = { sessions_per_caller: 2 }
+  const earlier = await bench({ rows, limits })
+  const old = [await earlier.initialize(), await earlier.initialize()]
+  await earlier.close()
+  const later = await bench({ rows, limits })
+  for (const [hash, caller] of earlier.server.tokens) later.server.tokens.set(hash, caller)
+  const fresh = await later.initialize(earlier.token)
+  const statuses = [...old, fresh].map(async (headers) => (await later.post(call(1, 'echo'), headers)).status)
+  expect(await Promise.all(statuses)).toEqual([404, 200, 200])
+  expect((await rows.load(10, 1)).map(({ id }) => id)).toEqual(
+    [old[1]!, fresh].map((headers) => headers['mcp-session-id']),
+  )
+  await later.close()
+})
+
 describe('the GET stream of a session', () => {
   test('goes on from Last-Event-ID without a gap and without a repeat', async () => {
     const session = await on.initialize()
     const leave = new AbortController()
-    const events = eventsOf(await listen(session, leave.signal))
+    const events = await heardOn(await listen(session, leave.signal))
     say('one')
     say('two')
     const first = (await events.next()).value
@@ -137,7 +162,7 @@ describe('the GET stream of a session', () => {
     await events.return(undefined).catch(() => {})
     say('three')
 
-    const rest = eventsOf(await resume(session, first?.id))
+    const rest = await heardOn(await resume(session, first?.id))
     for (const data of ['two', 'three']) expect((await rest.next()).value?.data).toMatchObject(said(data))
     say('four')
     expect((await rest.next()).value?.data).toMatchObject(said('four'))
@@ -156,11 +181,13 @@ describe('the GET stream of a session', () => {
     expect(opening).toMatchObject({ id: expect.stringContaining('.'), data: undefined })
     leave.abort()
     const resumed = eventsOf(await resume(session, opening?.id))
-    expect((await resumed.next()).value?.data).toMatchObject({ id: 1, result: { isError: false } })
+    const { value: answered } = await resumed.next()
+    expect(answered?.data).toMatchObject({ id: 1, result: { isError: false } })
+    expect((await listen({ ...session, 'last-event-id': answered?.id ?? '' })).status).toBe(405)
   })
   test('carries what the audience allows, and list_changed', async () => {
     const [mine, other] = [await on.initialize(), await on.initialize(on.server.token('other'))]
-    const [to_me, to_other] = [eventsOf(await listen(mine)), eventsOf(await listen(other))]
+    const [to_me, to_other] = [await heardOn(await listen(mine)), await heardOn(await listen(other))]
     on.server.mcp.notify.message({ level: 'info', data: 'secret' }, (caller) => caller.name === 'tester')
     on.server.mcp.notify.toolsChanged()
     expect((await to_me.next()).value?.data).toMatchObject(said('secret'))
@@ -201,7 +228,8 @@ describe('stopping', () => {
     const slow = on.post(call(1, 'slow', { ms: 400 }), session).then((answer) => answer.text())
     await until(() => on.door.begun.length, { what: 'the call runs' })
     const closed = on.server.close(5)
-    await stream.text()
+    // Many clients come back to a stream only if it breaks.
+    await expect(stream.text()).rejects.toThrow('terminated')
     expect(on.door.aborted).toEqual([])
     expect(await slow).toContain('"isError":false')
     await closed

@@ -4,10 +4,10 @@ import { randomUUID } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { build } from 'esbuild'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createCaller, tool } from '../../examples/oubliette-caller.ts'
 import { layoutOf } from '../../internal/manager/layout.ts'
+import { callingDroid } from '../fixtures/calling-droid.ts'
 import { expectGapFree, history, untilStatus } from '../fixtures/sessions.ts'
 import { type Booted, boot } from '../harness/booted.ts'
 import { until } from '../harness/wait.ts'
@@ -24,17 +24,7 @@ beforeAll(async () => {
   project_id = await booted.project()
   workspace = layoutOf(booted.server.home).workspace(project_id, 'default')
   await booted.ok('container', { action: 'start', project_id })
-  const { outputFiles } = await build({
-    entryPoints: [join(import.meta.dirname, '../agents/caller-tool-droid.ts')],
-    bundle: true,
-    write: false,
-    platform: 'node',
-    format: 'esm',
-    banner: {
-      js: "import{createRequire as make}from'node:module';const require=make(import.meta.url);",
-    },
-  })
-  await writeFile(join(workspace, 'work.mjs'), outputFiles[0]!.contents)
+  await writeFile(join(workspace, 'work.mjs'), await callingDroid())
 })
 afterAll(() => booted?.stop())
 

@@ -343,6 +343,19 @@ describe('the store', () => {
     expect((await sql`select n from counter`.execute(store.db)).rows).toEqual([{ n: 3 }])
   })
 
+  test('gives up a statement at its deadline, and lets a long transaction go on', async () => {
+    const { url } = await clone()
+    const store = await openStore({ database_url: new Secret(url), log, timeout_seconds: 1 })
+    closers.push(() => store.close())
+    const nap = (db: typeof store.db) => sql`select pg_sleep(2.5)`.execute(db)
+    const began = performance.now()
+    await expect(nap(store.db)).rejects.toMatchObject({ kind: 'timeout' })
+    await expect(store.transact(nap)).rejects.toMatchObject({ kind: 'timeout' })
+    expect(performance.now() - began).toBeLessThan(4_000)
+    await store.transact(nap, { long: true })
+    expect(performance.now() - began).toBeGreaterThan(3_500)
+  })
+
   test('hears notifications, and of the gap when its connection was cut', async () => {
     const { url } = await clone()
     const store = await open(url)

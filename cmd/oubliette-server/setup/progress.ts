@@ -25,7 +25,8 @@ export function createProgress(
       out.write(`${clear}oubliette: ${text}\n`)
     },
     detail(line) {
-      const text = stripVTControlCharacters(line).trim()
+      // Of several, as a command's output is, the newest.
+      const text = stripVTControlCharacters(line).trim().split('\n').at(-1)!
       if (text === '') return
       if (out.isTTY) {
         out.write(`${clear}  ${text.slice(0, (out.columns ?? 80) - 4)}`)

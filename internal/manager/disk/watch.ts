@@ -177,6 +177,8 @@ export function createDiskWatch(deps: Deps) {
     /** The server itself wrote or removed files of this project. */
     touched: (project_id: string): void => void touched.add(project_id),
     measure: measureOnce,
+    /** What `requireFree` guards. */
+    refused: ['session spawn', 'container start'],
     /** Throws `exhausted` while the disk of the server is nearly full. */
     requireFree(): void {
       const floor = config.min_free_disk_mb * mebibyte

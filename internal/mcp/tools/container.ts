@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { LogLine } from '../../runtime/runtime.ts'
 import { action, tool } from '../tool.ts'
+import { execActions } from './container-exec.ts'
 import { maybeTime, project_id } from './fields.ts'
 
 const state = z.object({
@@ -34,7 +35,7 @@ export const containerTool = tool({
   actions: {
     start: action({
       about:
-        'Make sure that it runs. Nothing happens if it does; `recreate` makes it anew from the project as it is now. Refused with `conflict` while the default workspace is not a directory: `recreate` moves what stands there aside.',
+        'Make sure that it runs. Nothing happens if it does; `recreate` makes it anew from the project as it is now. Refused with `conflict` while it is paused, and while the default workspace is not a directory: `recreate` moves what stands there aside.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({
@@ -52,6 +53,7 @@ export const containerTool = tool({
           input.project_id,
           {
             recreate: input.recreate,
+            forgive: true,
             progress: (message) => progress({ progress: 0, message }),
           },
         )
@@ -81,61 +83,30 @@ export const containerTool = tool({
         return { project_id: input.project_id, status: 'stopped' as const }
       },
     }),
-    exec: action({
+    pause: action({
       about:
-        'Run a command in it and wait for its end. A time-out kills everything that the command started.',
+        'Freeze all its processes. Sessions stay as they are, messages to them wait, `exec` is refused with `conflict`. Nothing happens if it is paused; refused with `conflict` if it does not run.',
       needs: 'project:write',
-      destructive: true,
-      input: z.object({
-        project_id,
-        command: z
-          .union([z.string().min(1).max(200_000), z.array(z.string().max(100_000)).min(1).max(1000)])
-          .describe('A string is run by `bash -lc`; an array is run as it is.'),
-        working_dir: z
-          .string()
-          .min(1)
-          .max(4000)
-          .regex(/^\//, 'must be an absolute path')
-          .optional()
-          .describe('The default workspace if left out.'),
-        env: z
-          .record(
-            z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'is not a name of a variable'),
-            z.string().max(100_000),
-          )
-          .optional()
-          .describe('Additional environment.'),
-        stdin: z
-          .string()
-          .max(2_000_000)
-          .optional()
-          .describe('Written to its standard input, which is then closed.'),
-        timeout_seconds: z.number().min(0.1).max(86_400).default(60).describe('After this it is killed.'),
-        user: z
-          .string()
-          .max(100)
-          .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$/, 'is not a user')
-          .optional()
-          .describe(
-            "Only the container's own user is accepted, as its uid, `uid:gid` or its name in the image; every command runs as that user without further groups.",
-          ),
-      }),
-      output: z.object({
-        exit_code: z.number(),
-        stdout: z.string(),
-        stderr: z.string(),
-        truncated: z.boolean().describe('Whether stdout or stderr was longer than what is returned.'),
-        timed_out: z.boolean(),
-        duration_ms: z.number(),
-      }),
-      run: async ({ managers, signal }, { project_id, command, user, ...rest }) =>
-        await managers.containers.exec(project_id, user, {
-          ...rest,
-          command: typeof command === 'string' ? ['bash', '-lc', command] : command,
-          output_bytes: managers.exec_output_bytes,
-          signal,
-        }),
+      idempotent: true,
+      input: z.object({ project_id }),
+      output: z.object({ project_id: z.string(), status: z.literal('paused') }),
+      run: async ({ managers }, input) => {
+        await managers.pause.pause(input.project_id)
+        return { project_id: input.project_id, status: 'paused' as const }
+      },
     }),
+    unpause: action({
+      about: 'Let its processes go on, and send what waited. Nothing happens if it is not paused.',
+      needs: 'project:write',
+      idempotent: true,
+      input: z.object({ project_id }),
+      output: z.object({ project_id: z.string(), paused: z.literal(false) }),
+      run: async ({ managers }, input) => {
+        await managers.pause.unpause(input.project_id)
+        return { project_id: input.project_id, paused: false as const }
+      },
+    }),
+    ...execActions,
     logs: action({
       about: 'What its main process wrote, newest last.',
       needs: 'project:read',

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { containerStatuses } from '../../store/schema.ts'
 import { action, tool } from '../tool.ts'
 import {
   cursor,
@@ -119,7 +120,7 @@ const project = z.object({
   }),
   container: z.object({
     wanted: z.enum(['running', 'stopped']),
-    status: z.enum(['absent', 'running', 'stopped', 'failed']),
+    status: z.enum(containerStatuses),
     reason: z.string().nullable(),
     container_id: z.string().nullable(),
   }),

@@ -115,6 +115,21 @@ export const session = z.object({
   droid: z.string(),
   model: z.string().nullable(),
   status: z.enum(sessionStatuses),
+  hibernated: z
+    .boolean()
+    .describe(
+      'Idle without a running process; the next message starts the agent again with its conversation.',
+    ),
+  queue_position: z
+    .number()
+    .nullable()
+    .describe('While `queued`: its place among the sessions of the project that wait for memory, from 1.'),
+  memory_mb: z
+    .object({
+      expected: z.number().describe('What admission counts for its droid, in MiB.'),
+      measured: z.number().describe('What its processes took when last measured, in MiB; 0 if unknown.'),
+    })
+    .describe('Memory of its droid.'),
   reason: z.string().nullable(),
   requires: z.array(z.string()).describe('Request ids that somebody outside must answer, while waiting.'),
   open_requests: z

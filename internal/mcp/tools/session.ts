@@ -37,6 +37,7 @@ export const sessionTool = tool({
       about:
         'Give a droid a prompt. Goes on with the latest session of the workspace, if it is what you ask for, unless `new_session`.',
       needs: 'project:write',
+      awaits_intent: true,
       input: z.object({
         project_id,
         prompt: text.optional().describe('What the droid shall do. For the droid `shell`: a bash script.'),
@@ -57,11 +58,8 @@ export const sessionTool = tool({
         const text = prompt ?? message
         if (text === undefined) throw new Fault('invalid', 'session.spawn: prompt is missing')
         const declaration = declarationOf({ caller_id, caller_tools, context: more })
-        const turn = await context.managers.sessions.start(context.caller, {
-          ...rest,
-          declaration,
-          turn: { text, attachments },
-        })
+        const wish = { ...rest, declaration, turn: { text, attachments } }
+        const turn = await context.managers.sessions.start(context.caller, wish, context.intent)
         return await answer(context, turn, wait_seconds)
       },
     }),
@@ -140,7 +138,7 @@ export const sessionTool = tool({
     }),
     end: action({
       about:
-        'Stop the droid and everything it started, and all sessions below it. The session is over for good.',
+        'Stop the droid and everything it started, and all sessions below it. The session is over for good. Output of a running turn that is not stored yet is dropped beyond 64 KiB, and a warning event says how much.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,

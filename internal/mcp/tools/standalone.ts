@@ -154,6 +154,8 @@ export const callerToolResponse = standalone(
   action({
     about: 'Answer a call of one of your tools by a droid: with a result, an error, or how far it is.',
     needs: 'project:write',
+    // `caller_calls` closes the request and writes its audit row in one statement; progress changes nothing.
+    commits_audit: true,
     input: z.object({
       session_id,
       request_id: z.uuid('is not a request id (a UUID)').describe('As in the caller_tool_request event.'),

@@ -10,6 +10,10 @@ import { up as authority } from './0007-authority.ts'
 import { up as spending } from './0008-spending.ts'
 import { up as workspaceState } from './0009-workspace-state.ts'
 import { up as quotas } from './0010-quotas.ts'
+import { up as execs } from './0011-execs.ts'
+import { up as auditIntents } from './0012-audit-intents.ts'
+import { up as memory } from './0013-memory.ts'
+import { up as mcpSessions } from './0015-mcp-sessions.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -22,4 +26,8 @@ export const migrations: Record<string, Migration> = {
   '0008-spending': { up: spending },
   '0009-workspace-state': { up: workspaceState },
   '0010-quotas': { up: quotas },
+  '0011-execs': { up: execs },
+  '0012-audit-intents': { up: auditIntents },
+  '0013-memory': { up: memory },
+  '0015-mcp-sessions': { up: mcpSessions },
 }

@@ -25,6 +25,9 @@ const nothing = (more: Args = {}) => ({ input: () => more })
 const session = (more: Args = {}) => ({
   input: async (_: string, world: World) => ({ session_id: await world.session(), ...more }),
 })
+const command = (more: Args = {}) => ({
+  input: async (_: string, world: World) => ({ exec_id: await world.command(), ...more }),
+})
 const approval = (more: Args = {}) => ({
   input: async (_: string, world: World) => ({ approval_id: await world.approval(), ...more }),
 })
@@ -44,7 +47,20 @@ export const rows: Record<string, Row> = {
 
   'container.start': { class: 'project write', ...about() },
   'container.stop': { class: 'project write', fresh: true, ...about() },
+  'container.pause': {
+    class: 'project write',
+    fresh: true,
+    input: async (project_id, world) => {
+      await world.admin('container', { action: 'start', project_id })
+      return { project_id }
+    },
+  },
+  'container.unpause': { class: 'project write', ...about() },
   'container.exec': { class: 'project write', ...about({ command: 'true' }) },
+  'container.exec_status': { class: 'project read', ...command() },
+  'container.exec_output': { class: 'project read', ...command() },
+  'container.exec_kill': { class: 'project write', ...command() },
+  'container.exec_list': { class: 'project read', ...about() },
   'container.logs': { class: 'project read', ...about({ tail: 1 }) },
 
   'session.spawn': { class: 'project write', ...about({ prompt: 'true', new_session: true }) },

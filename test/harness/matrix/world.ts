@@ -1,7 +1,7 @@
 // What the calls of the matrix are about: two projects, and whatever a row wants to have made for it. All of it is made by
 // the server's own admin token, so that the audit can tell preparation from the calls that count.
 import { randomBytes, randomUUID } from 'node:crypto'
-import { newApprovalId } from '../../../internal/ids.ts'
+import { newApprovalId, newExecId } from '../../../internal/ids.ts'
 import { resultIn, rpc } from '../rpc.ts'
 import type { TestServer } from '../server.ts'
 import { query } from '../sql.ts'
@@ -17,6 +17,8 @@ export type World = {
   workspace(project_id: string): Promise<string>
   /** A session of the shared project, the same for the same name. */
   session(name?: string): Promise<string>
+  /** A detached command of the shared project, which is over. */
+  command(): Promise<string>
   /** An open approval of that session. */
   approval(): Promise<string>
   /** A call of a caller's tool by that session, still to be answered. */
@@ -77,6 +79,14 @@ export async function createWorld(server: TestServer): Promise<World> {
       const timing = { cron_expr: '@yearly', enabled: false }
       const wanted = { name: 'matrix', prompt: 'true', targets: [{ project_id }], ...timing }
       return (await admin('schedule', { action: 'create', ...wanted })).schedule_id as string
+    },
+    async command() {
+      const id = newExecId()
+      const text = `insert into execs (id, project_id, boot_id, command, status, exit_code, stdout_bytes, stderr_bytes,
+          created_by, started_at, deadline_at, ended_at)
+        values ($1, $2, 'matrix', 'true', 'exited', 0, 0, 0, 'matrix', now(), now(), now())`
+      await query(database_url, text, [id, project_id])
+      return id
     },
     async approval() {
       const id = newApprovalId()

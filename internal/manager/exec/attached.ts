@@ -1,0 +1,109 @@
+// Commands in containers that somebody waits for. Every one goes through the container's supervisor, which owns it: it keeps
+// the deadline and ends the command when the connection to the server is lost. A container that does not run is started.
+import type { Config } from '../../config.ts'
+import { Fault, messageOf } from '../../fault.ts'
+import { services } from '../../git/remote.ts'
+import type { ExecCommand } from '../../relay/protocol.ts'
+import type { SupervisorLink } from '../../relay/supervisor-side.ts'
+import {
+  accountsRequest,
+  foreignUser,
+  isOwnName,
+  isOwnUser,
+  mayBeOwnName,
+  type Owner,
+} from '../container-user.ts'
+import type { Containers, Progress } from '../containers.ts'
+import type { GitUse } from '../git-use.ts'
+import { createOutputProgress } from './output-progress.ts'
+import type { SupervisorOf } from './supervised.ts'
+
+export type ExecRequest = Omit<ExecCommand, 'git_key'>
+export type ExecHooks = {
+  signal: AbortSignal
+  /** What is done before the command runs, and what it writes. */
+  progress: Progress
+}
+
+type Deps = {
+  config: Config
+  owner: Owner
+  git: Pick<GitUse, 'issue'>
+  supervisor: (project_id: string) => SupervisorLink | undefined
+  supervisorOf: SupervisorOf
+  containers: Pick<Containers, 'start'>
+}
+
+/** Whoever goes away stops waiting; what is shared with others goes on. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const onAbort = () => reject(signal.reason)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    signal.throwIfAborted()
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+const cutOff = (error: Fault) =>
+  new Fault('unavailable', `the command was cut off: ${messageOf(error)}`, {
+    hint: 'the container stopped, was restarted or hangs; the command is ended with it',
+    cause: error,
+  })
+
+export function createAttached(deps: Deps) {
+  /** Calls under way, by project. */
+  const waiting = new Map<string, number>()
+
+  /** The supervisor of a container that runs, or runs from now on. */
+  async function ensure(project_id: string, { signal, progress }: ExecHooks): Promise<SupervisorLink> {
+    // A supervisor that is connected is proof enough of its project and of its container.
+    if (deps.supervisor(project_id)) return await deps.supervisorOf(project_id, signal)
+    await unlessAborted(deps.containers.start(project_id, { progress }), signal)
+    return await deps.supervisorOf(project_id, signal)
+  }
+
+  async function send(link: SupervisorLink, request: ExecRequest, hooks: ExecHooks) {
+    const { project_id } = link
+    using issued = deps.git.issue(project_id, services)
+    return await link
+      .send(
+        'exec',
+        { ...request, git_key: issued.key },
+        { signal: hooks.signal, on_progress: createOutputProgress(hooks.progress) },
+      )
+      .catch((error: unknown) => {
+        throw error instanceof Fault && error.kind === 'unavailable' ? cutOff(error) : error
+      })
+  }
+
+  /** Throws `forbidden` for any user but the container's own. */
+  async function requireOwnUser(link: SupervisorLink, user: string | undefined, hooks: ExecHooks) {
+    if (user === undefined || isOwnUser(user, deps.owner)) return
+    const accounts = mayBeOwnName(user, deps.owner) ? await send(link, accountsRequest, hooks) : undefined
+    if (!accounts || !isOwnName(user, deps.owner, accounts.stdout)) throw foreignUser(user, deps.owner)
+  }
+
+  async function run(project_id: string, user: string | undefined, request: ExecRequest, hooks: ExecHooks) {
+    const under = waiting.get(project_id) ?? 0
+    if (under >= deps.config.execs.attached)
+      throw new Fault('exhausted', `${under} commands of this project are waited for`, {
+        hint: 'wait for some to end, or use detach; the limit is execs.attached of the config',
+      })
+    waiting.set(project_id, under + 1)
+    try {
+      const link = await ensure(project_id, hooks)
+      await requireOwnUser(link, user, hooks)
+      return await send(link, request, hooks)
+    } finally {
+      const left = waiting.get(project_id)! - 1
+      if (left > 0) waiting.set(project_id, left)
+      else waiting.delete(project_id)
+    }
+  }
+
+  return { run, ensure, requireOwnUser }
+}
+export type Attached = ReturnType<typeof createAttached>

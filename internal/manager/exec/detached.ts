@@ -1,0 +1,275 @@
+// Detached commands: started by a call that does not wait, looked at and ended by others. The row comes first, then the
+// supervisor is told; it owns the command from then on and tells its end, which is committed once. So a server that is
+// killed at any instant leaves a command that goes on and a row that gets its end, or a row of a command that was never
+// started and is `lost` as soon as the supervisor connects again.
+import type { Caller } from '../../auth/caller.ts'
+import type { Config } from '../../config.ts'
+import { Fault, unknown } from '../../fault.ts'
+import type { IssuedKey } from '../../git/keys.ts'
+import { services } from '../../git/remote.ts'
+import { newExecId } from '../../ids.ts'
+import type { Log } from '../../log.ts'
+import type { ExecEnding, ExecKill, ExecStart, SupervisorHello } from '../../relay/protocol.ts'
+import type { Relay } from '../../relay/relay.ts'
+import * as rows from '../../store/execs.ts'
+import type { Store } from '../../store/open.ts'
+import type { PageRequest } from '../../store/page.ts'
+import type { GitUse } from '../git-use.ts'
+import type { Projects } from '../projects.ts'
+import type { Wake } from '../wake.ts'
+import type { Attached, ExecHooks, ExecRequest } from './attached.ts'
+import type { ReadOutput } from './output.ts'
+import type { SupervisorOf } from './supervised.ts'
+
+type Deps = {
+  store: Store
+  config: Config
+  projects: Pick<Projects, 'require'>
+  relay: Relay
+  supervisorOf: SupervisorOf
+  attached: Pick<Attached, 'ensure' | 'requireOwnUser'>
+  git: Pick<GitUse, 'issue'>
+  wake: Wake
+  readOutput: ReadOutput
+  log: Log
+}
+
+const mostCharacters = 4000
+const startAttempts = 3
+const start_ms = 10_000
+const kill_ms = 10_000
+/** After its deadline, for the supervisor to end a command and to tell that. */
+const overdue_ms = 60_000
+/** Calls that may wait for output in one container; beyond them a call answers at once. */
+const mostWaiting = 256
+const mebibyte = 1024 * 1024
+
+const shown = (row: rows.ExecRow) => ({
+  exec_id: row.id,
+  project_id: row.project_id,
+  status: row.status,
+  exit_code: row.exit_code,
+  reason: row.reason,
+  command: row.command,
+  working_dir: row.working_dir,
+  created_by: row.created_by,
+  started_at: row.started_at,
+  deadline_at: row.deadline_at,
+  ended_at: row.ended_at,
+  stdout_bytes: row.stdout_bytes,
+  stderr_bytes: row.stderr_bytes,
+})
+
+const isGone = (error: unknown) =>
+  error instanceof Fault && (error.kind === 'unavailable' || error.kind === 'timeout')
+
+export function createDetached(deps: Deps) {
+  const { store, config, relay, wake, log } = deps
+  const { db } = store
+  /** Of commands that run; a server that is started anew has none of them. */
+  const keys = new Map<string, IssuedKey>()
+  const waiting = new Map<string, number>()
+  const keyOf = (exec_id: string) => `exec ${exec_id}`
+
+  function over(exec_ids: string[]): void {
+    for (const exec_id of exec_ids) {
+      keys.get(exec_id)?.[Symbol.dispose]()
+      keys.delete(exec_id)
+    }
+    wake.tell(exec_ids.map(keyOf))
+  }
+
+  async function require(exec_id: string): Promise<rows.ExecRow> {
+    const row = await rows.execById(db, exec_id)
+    if (!row) throw unknown('command', exec_id)
+    return row
+  }
+
+  /** Repeated on the next connection when one is lost: the supervisor takes each id once. */
+  async function tell(command: ExecStart, project_id: string, hooks: ExecHooks): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      const link = await deps.supervisorOf(project_id, hooks.signal)
+      // A connection that came after the row has settled it, if it was never started.
+      const { status, reason } = await require(command.exec_id)
+      if (status === 'lost')
+        throw new Fault('conflict', `the command was not started: ${reason}`, { hint: 'call again' })
+      if (status !== 'running') return
+      try {
+        return void (await link.send('exec_start', command, { timeout_ms: start_ms }))
+      } catch (error) {
+        const cut_off = error instanceof Fault && error.kind === 'unavailable'
+        if (!cut_off || attempt === startAttempts) throw error
+      }
+    }
+  }
+
+  async function start(
+    caller: Pick<Caller, 'id' | 'token_id' | 'session_id'>,
+    project_id: string,
+    user: string | undefined,
+    request: Omit<ExecRequest, 'output_bytes'>,
+    hooks: ExecHooks,
+  ) {
+    const link = await deps.attached.ensure(project_id, hooks)
+    await deps.attached.requireOwnUser(link, user, hooks)
+    const exec_id = newExecId()
+    const started = Date.now()
+    const { running, kept, output_mb, total_mb } = config.execs
+    await rows.insertExec(
+      store,
+      {
+        id: exec_id,
+        project_id,
+        boot_id: link.boot_id,
+        command: request.command.join(' ').slice(0, mostCharacters).toWellFormed(),
+        working_dir: request.working_dir ?? null,
+        created_by: caller.id,
+        token_id: caller.token_id,
+        session_id: caller.session_id ?? null,
+        started_at: new Date(started).toISOString(),
+        deadline_at: new Date(started + request.timeout_seconds * 1000).toISOString(),
+      },
+      { running, kept },
+    )
+    const issued = deps.git.issue(project_id, services)
+    keys.set(exec_id, issued)
+    const command: ExecStart = {
+      ...request,
+      exec_id,
+      git_key: issued.key,
+      output_bytes: Math.floor(output_mb * mebibyte),
+      most_running: running,
+      most_kept: kept,
+      total_bytes: Math.floor(total_mb * mebibyte),
+    }
+    try {
+      await tell(command, project_id, hooks)
+    } catch (error) {
+      if (isGone(error))
+        throw new Fault('unavailable', `it is not known whether ${exec_id} was started`, {
+          hint: `exec_status of ${exec_id} shows it as soon as the container answers`,
+          cause: error,
+        })
+      // The supervisor answered, and did not take it; or its caller went away before it was told.
+      over([exec_id])
+      await rows.deleteExec(db, exec_id)
+      throw error
+    }
+    return { exec_id }
+  }
+
+  async function lose(project_id: string, reason: string, ids?: string[]): Promise<void> {
+    const lost = await rows.loseExecs(db, project_id, reason, ids)
+    for (const exec_id of lost) log.warn('a command is lost', { project_id, exec_id, reason })
+    over(lost)
+  }
+
+  async function ended(project_id: string, endings: ExecEnding[]): Promise<string[]> {
+    over(await rows.endExecs(db, project_id, endings))
+    // Also those that are not of this project, or have their end already: to tell them again changes nothing.
+    return endings.map(({ exec_id }) => exec_id)
+  }
+
+  /** What a supervisor has of commands against the rows: what nobody owns on one side is ended on the other. */
+  async function hello(project_id: string, { boot_id, execs }: SupervisorHello) {
+    const settled_execs = await ended(project_id, execs.ended)
+    const owned = await rows.runningExecs(db, project_id)
+    const running = new Set(execs.running)
+    const missing = owned.filter(({ id }) => !running.has(id))
+    const before = missing.filter((row) => row.boot_id !== boot_id)
+    const never = missing.filter((row) => row.boot_id === boot_id)
+    const ids = (of: rows.ExecRow[]) => of.map(({ id }) => id)
+    await lose(project_id, 'the container was restarted', ids(before))
+    await lose(project_id, 'the connection to the container was lost before it was started', ids(never))
+    const known = new Set(ids(owned))
+    return { settled_execs, unknown_execs: execs.running.filter((id) => !known.has(id)) }
+  }
+
+  async function waitForOutput(
+    { id, project_id }: rows.ExecRow,
+    offsets: { stdout: number; stderr: number },
+    wait_seconds: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const under = waiting.get(project_id) ?? 0
+    const link = relay.supervisor(project_id)
+    if (!link || under >= mostWaiting) return
+    waiting.set(project_id, under + 1)
+    const seen = wake.seen(keyOf(id))
+    const given_up = new AbortController()
+    const until = AbortSignal.any([signal, given_up.signal])
+    const wait_ms = wait_seconds * 1000
+    const params = { exec_id: id, stdout_offset: offsets.stdout, stderr_offset: offsets.stderr, wait_ms }
+    try {
+      // Its end is news from elsewhere as well: the supervisor may have told it in between.
+      await Promise.race([
+        link.send('exec_wait', params, { signal: until }).catch((error: unknown) => {
+          if (!isGone(error) && !until.aborted) throw error
+        }),
+        wake.news(keyOf(id), seen, { signal: until, timeout_ms: wait_ms }),
+      ])
+    } finally {
+      given_up.abort()
+      const left = waiting.get(project_id)! - 1
+      if (left > 0) waiting.set(project_id, left)
+      else waiting.delete(project_id)
+    }
+  }
+
+  async function output(
+    exec_id: string,
+    page: { cursor?: string; max_bytes: number; wait_seconds: number; signal: AbortSignal },
+  ) {
+    let row = await require(exec_id)
+    const offsets = deps.readOutput.offsetsOf(page.cursor)
+    // The row is read before the files, here and below: what is over by its row has all its output on the disk.
+    let read = await deps.readOutput.read(row, offsets, page.max_bytes)
+    const nothing = read.stdout === '' && read.stderr === ''
+    if (nothing && row.status === 'running' && page.wait_seconds > 0) {
+      await waitForOutput(row, offsets, page.wait_seconds, page.signal)
+      row = await require(exec_id)
+      read = await deps.readOutput.read(row, offsets, page.max_bytes)
+    }
+    return { exec_id, status: row.status, exit_code: row.exit_code, ...read }
+  }
+
+  async function kill(exec_id: string, signal: ExecKill['signal'], until: AbortSignal) {
+    const row = await require(exec_id)
+    if (row.status !== 'running') return shown(row)
+    const seen = wake.seen(keyOf(exec_id))
+    const link = await deps.supervisorOf(row.project_id, until)
+    await link.send('exec_kill', { exec_id, signal })
+    // Another signal may be ignored, and is answered at once.
+    if (signal === 'SIGKILL') await wake.news(keyOf(exec_id), seen, { signal: until, timeout_ms: kill_ms })
+    return shown(await require(exec_id))
+  }
+
+  return {
+    start,
+    output,
+    kill,
+    hello,
+    lose,
+    ended: async (project_id: string, endings: ExecEnding[]) => ({
+      settled: await ended(project_id, endings),
+    }),
+    status: async (exec_id: string) => shown(await require(exec_id)),
+    projectOf: async (exec_id: string) => (await rows.execById(db, exec_id))?.project_id,
+    async list(filter: { project_id: string; status?: rows.ExecRow['status'] } & PageRequest) {
+      await deps.projects.require(filter.project_id)
+      const { items, next_cursor } = await rows.listExecs(db, filter)
+      return { execs: items.map(shown), next_cursor }
+    },
+    /** Part of the reconciler's sweep. A supervisor that comes back later still tells how they ended. */
+    async sweep(): Promise<void> {
+      const overdue = await rows.overdueExecs(db, new Date(Date.now() - overdue_ms))
+      for (const [project_id, of] of Map.groupBy(overdue, (row) => row.project_id))
+        await lose(
+          project_id,
+          'its container did not tell its end by the deadline',
+          of.map(({ id }) => id),
+        )
+    },
+  }
+}
+export type Detached = ReturnType<typeof createDetached>

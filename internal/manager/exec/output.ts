@@ -1,0 +1,74 @@
+// The stored output of detached commands, read page by page where the supervisor keeps it: in the droid's home, which the
+// container can write. So it is read as any other file of a container, and nothing that is in it is believed.
+import { wholeCharacters } from '../../capped.ts'
+import { Fault } from '../../fault.ts'
+import { readFile } from '../../files/files.ts'
+import type { ExecRow } from '../../store/execs.ts'
+import type { Owner } from '../container-user.ts'
+import { containerPaths, type Layout } from '../layout.ts'
+
+type Offsets = { stdout: number; stderr: number }
+type Part = { bytes: Buffer; size: number; missing: boolean }
+export type ReadOutput = ReturnType<typeof createReadOutput>
+
+const directory = '.oubliette/execs'
+
+export function createReadOutput({ layout, owner }: { layout: Layout; owner: Owner }) {
+  async function part(row: ExecRow, stream: keyof Offsets, offset: number, max_bytes: number): Promise<Part> {
+    const root = {
+      host: layout.droidHome(row.project_id),
+      inside: containerPaths.home,
+      ...owner,
+      protected_paths: [],
+    }
+    try {
+      const path = `${directory}/${row.id}/${stream}`
+      const { content, encoding, size_bytes } = await readFile(root, path, { offset, max_bytes })
+      return { bytes: Buffer.from(content, encoding), size: size_bytes, missing: false }
+    } catch (error) {
+      // Nothing was written, it was removed to make room, or a droid has put something else in its place.
+      if (error instanceof Fault && ['not_found', 'invalid', 'conflict', 'forbidden'].includes(error.kind))
+        return { bytes: Buffer.alloc(0), size: 0, missing: true }
+      throw error
+    }
+  }
+
+  return {
+    offsetsOf(cursor: string | undefined): Offsets {
+      const [, stdout, stderr] = /^(\d{1,15})\.(\d{1,15})$/.exec(cursor ?? '0.0') ?? []
+      if (stdout === undefined)
+        throw new Fault('invalid', 'cursor is not one that exec_output returned', {
+          hint: 'leave it out to start from the beginning',
+        })
+      return { stdout: Number(stdout), stderr: Number(stderr) }
+    },
+    async read(row: ExecRow, offsets: Offsets, max_bytes: number) {
+      const streams = ['stdout', 'stderr'] as const
+      const parts = await Promise.all(streams.map((stream) => part(row, stream, offsets[stream], max_bytes)))
+      const over = row.status !== 'running'
+      const read = streams.map((stream, at) => {
+        const { bytes, size, missing } = parts[at]!
+        const all = offsets[stream] + bytes.length >= size
+        const end = over && all ? bytes.length : wholeCharacters(bytes)
+        const written = stream === 'stdout' ? row.stdout_bytes : row.stderr_bytes
+        return {
+          text: bytes.toString('utf8', 0, end),
+          next: offsets[stream] + end,
+          // Half a character is no page of its own.
+          more: end > 0 && offsets[stream] + end < size,
+          // While it runs, how much it has written in all is known to its supervisor alone.
+          truncated: over && (written ?? 0) > size,
+          gone: missing && (written ?? 0) > 0,
+        }
+      })
+      const [stdout, stderr] = [read[0]!, read[1]!]
+      return {
+        stdout: stdout.text,
+        stderr: stderr.text,
+        next_cursor: `${stdout.next}.${stderr.next}`,
+        more: read.some(({ more }) => more),
+        truncated: read.some(({ truncated, gone }) => truncated || gone),
+      }
+    },
+  }
+}

@@ -1,0 +1,147 @@
+// Which sessions may have a droid at the same time: what their droids are expected to take must fit into the memory of
+// the container, or the kernel ends some of them. A session that does not fit waits as `queued`, in order; idle agents
+// that can resume are hibernated for it, the longest idle first. All of it is decided from rows, in transactions that the
+// lock of the log puts one after the other, so nothing is lost with the server.
+import type { Config } from '../../config.ts'
+import { Fault, messageOf } from '../../fault.ts'
+import type { Log } from '../../log.ts'
+import { insertCommand } from '../../store/commands.ts'
+import type { Db, Store } from '../../store/open.ts'
+import { type ProjectWithContainer, projectById } from '../../store/projects.ts'
+import { type MemoryHolder, memoryUse, projectsWithQueue } from '../../store/session-memory.ts'
+import type { Committed } from '../log-writer.ts'
+import { effectiveLimits } from '../projects.ts'
+import { type SessionChanging, status } from '../session-change.ts'
+import { expectedMb, heldMb, supervisorMb } from './expected.ts'
+import type { MeasuredMemory } from './measured.ts'
+
+/** What a session that is to get a droid becomes. */
+export type Place = { status: 'starting' } | { status: 'queued'; queue_position: number; reason: string }
+
+const waits = (need: number, free: number, is_outdated: boolean) =>
+  `waits for memory: needs ${need} MiB, the container has ${Math.max(0, free)} MiB left${
+    is_outdated ? '; container start with recreate gives it the limit that its project has now' : ''
+  }`
+
+export type AdmissionDeps = {
+  store: Store
+  config: Config
+  log: Log
+  measured: MeasuredMemory
+  change: () => SessionChanging
+  soon: (project_id: string) => void
+}
+
+export function createAdmission({ store, config, log, measured, change, soon }: AdmissionDeps) {
+  /** Projects that may have queued sessions: a hint that saves queries, renewed by each sweep. */
+  const waiting = new Set<string>()
+  const admitting = new Map<string, Promise<void>>()
+  const again = new Set<string>()
+
+  const held = (holder: MemoryHolder): number =>
+    heldMb(config, holder, measured.of(holder.project_id, holder.id))
+
+  async function room(trx: Db, project: ProjectWithContainer) {
+    const { holders, queued } = await memoryUse(trx, project.id)
+    const limit = effectiveLimits(config, project).memory_mb
+    const running = project.container_status === 'running' || project.container_status === 'paused'
+    const actual = running ? Math.min(limit, project.container_memory_mb ?? limit) : limit
+    const free = actual - supervisorMb - holders.reduce((sum, it) => sum + held(it), 0)
+    return { holders, queued, limit, actual, free }
+  }
+
+  /** Nothing is hibernated if it would not be enough. */
+  async function makeRoom(trx: Db, project_id: string, holders: MemoryHolder[], missing: number) {
+    const coming = holders.filter((it) => it.hibernating).reduce((sum, it) => sum + held(it), 0)
+    const idle = holders
+      .filter((it) => it.idle_since !== null)
+      .sort((a, b) => a.idle_since!.localeCompare(b.idle_since!))
+    let left = missing - coming
+    const chosen: MemoryHolder[] = []
+    for (const holder of idle) {
+      if (left <= 0) break
+      chosen.push(holder)
+      left -= held(holder)
+    }
+    if (left > 0) return
+    for (const { id } of chosen)
+      await insertCommand(trx, { session_id: id, project_id, kind: 'hibernate', payload: {} })
+  }
+
+  /** In the transaction that makes it start. Throws `exhausted` if the container could never hold it. */
+  async function place(trx: Db, project: ProjectWithContainer, droid: string): Promise<Place> {
+    const need = expectedMb(config, droid)
+    const { holders, queued, limit, actual, free } = await room(trx, project)
+    if (supervisorMb + need > limit)
+      throw new Fault(
+        'exhausted',
+        `a session of droid "${droid}" needs ${need} MiB and the supervisor ${supervisorMb} MiB, the container has ${limit} MiB`,
+        { hint: `raise limits.memory_mb of the project, or lower droids.${droid}.memory_mb in the config` },
+      )
+    if (queued.length === 0 && need <= free) return { status: 'starting' }
+    waiting.add(project.id)
+    if (queued.length === 0) await makeRoom(trx, project.id, holders, need - free)
+    return { status: 'queued', queue_position: queued.length + 1, reason: waits(need, free, actual < limit) }
+  }
+
+  /** Whether the queue moved. */
+  async function admitFirst(project_id: string): Promise<boolean> {
+    const [first] = (await memoryUse(store.db, project_id)).queued
+    if (!first) {
+      waiting.delete(project_id)
+      return false
+    }
+    return await change()(first.id, async (trx, row, write) => {
+      const project = await projectById(trx, project_id)
+      if (!project) return false
+      if (row.status !== 'queued') return true
+      const need = expectedMb(config, row.droid)
+      const { holders, actual, free } = await room(trx, project)
+      // Also if the limit was lowered below what it needs: alone in the container it may try.
+      if (need > free && !(holders.length === 0 && supervisorMb + need > actual)) {
+        await makeRoom(trx, project_id, holders, need - free)
+        return false
+      }
+      await write([status('starting')], { queued_at: null })
+      return true
+    })
+  }
+
+  async function admitAll(project_id: string): Promise<void> {
+    while (await admitFirst(project_id));
+    soon(project_id)
+  }
+
+  /** One at a time per project; what happens meanwhile is looked at once more. */
+  function admit(project_id: string): void {
+    if (admitting.has(project_id)) return void again.add(project_id)
+    const mine = admitAll(project_id)
+      .catch((error: unknown) =>
+        log.warn('failed to admit queued sessions', { project_id, reason: messageOf(error) }),
+      )
+      .finally(() => {
+        admitting.delete(project_id)
+        if (again.delete(project_id)) admit(project_id)
+      })
+    admitting.set(project_id, mine)
+  }
+
+  return {
+    place,
+    admit,
+    onCommit({ events }: Committed): void {
+      if (waiting.size === 0) return
+      const moved = new Set(events.filter(({ type }) => type === 'status').map((event) => event.project_id))
+      for (const project_id of moved) if (waiting.has(project_id)) admit(project_id)
+    },
+    /** After a crash, this is the recovery. */
+    async sweep(): Promise<void> {
+      for (const project_id of await projectsWithQueue(store.db)) {
+        waiting.add(project_id)
+        admit(project_id)
+      }
+    },
+    close: async () => void (await Promise.allSettled(admitting.values())),
+  }
+}
+export type Admission = ReturnType<typeof createAdmission>

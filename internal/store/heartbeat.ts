@@ -1,0 +1,76 @@
+// Whether the database answers, asked on a connection of its own.
+import pg from 'pg'
+import type { Deadlines } from '../deadlines.ts'
+import { Fault } from '../fault.ts'
+import { createHeartbeat } from '../heartbeat.ts'
+import type { Log } from '../log.ts'
+import { translate } from './errors.ts'
+
+const patience_ms = 5_000
+
+export const noAnswer = (cause?: unknown): Fault =>
+  new Fault('unavailable', 'the database does not answer', {
+    hint: 'is PostgreSQL stopped or overloaded? the server goes on by itself when it answers',
+    cause,
+    retry_after_seconds: 5,
+  })
+
+export function createDatabaseHeartbeat(options: {
+  config: pg.ClientConfig
+  deadlines: Deadlines
+  log: Log
+}) {
+  const closing = new AbortController()
+  let client: pg.Client | undefined
+
+  async function dial(): Promise<pg.Client> {
+    const dialled = new pg.Client({
+      ...options.config,
+      application_name: 'oubliette-heartbeat',
+      // The deadline of the beat covers it.
+      connectionTimeoutMillis: 0,
+    })
+    // A connection that breaks is noticed by the next beat.
+    dialled.on('error', () => undefined)
+    dialled.on('end', () => {
+      if (client === dialled) client = undefined
+    })
+    client = dialled
+    await dialled.connect()
+    return dialled
+  }
+
+  function discard(): void {
+    const old = client
+    client = undefined
+    // A farewell would wait for the database.
+    old?.connection.stream.destroy()
+  }
+
+  const heartbeat = createHeartbeat({
+    what: 'the database',
+    ask: async () => {
+      try {
+        await (client ?? (await dial())).query('select 1')
+      } catch (error) {
+        throw translate(error)
+      }
+    },
+    discard,
+    noAnswer: () => noAnswer(),
+    patience_ms,
+    deadlines: options.deadlines,
+    log: options.log,
+  })
+  void heartbeat.run(closing.signal)
+
+  return {
+    heard: heartbeat.heard,
+    check: heartbeat.check,
+    hung: heartbeat.hung,
+    close() {
+      closing.abort()
+      discard()
+    },
+  }
+}

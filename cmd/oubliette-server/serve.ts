@@ -54,6 +54,18 @@ const migrationSeconds = 3_600
 /** Streams of tokens that were found to be gone end this much later. */
 const goneTokensMs = 1_000
 
+/** What closing the rooms may take, once the running calls have ended. */
+const closeSeconds = 10
+
+/** Nothing that is lost by it matters: every state is a row, and the next start recovers as after a kill. */
+function endWithin(seconds: number, log: Log): void {
+  setTimeout(() => {
+    const open = process.getActiveResourcesInfo().join(', ')
+    log.error(`failed to stop within ${seconds} s, exiting`, { open })
+    process.exit(1)
+  }, seconds * 1000).unref()
+}
+
 const version = (): string =>
   (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
 
@@ -242,4 +254,5 @@ export async function serve(settings: Settings): Promise<void> {
 
   const signal = await Promise.race([asked, lost])
   log.info('stopping', { signal })
+  endWithin(config.shutdown_seconds + closeSeconds, log)
 }

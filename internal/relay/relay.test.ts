@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -176,4 +176,18 @@ test('news about tools reach the connections of the session they concern', async
   relay.toolsChanged('two')
   relay.toolsChanged('one', session_id)
   await expect.poll(() => heard).toEqual(['known'])
+})
+
+test('a disposed relay opens nothing, and leaves nothing open', async () => {
+  const late = relay.open('three', { directory: join(root, 'three'), ...here })
+  rmSync(join(root, 'one', 'relay.sock'))
+  const renewed = relay.open('one', { directory: join(root, 'one'), ...here })
+  await relay.dispose()
+  await Promise.all([late, renewed])
+  for (const name of ['one', 'two', 'three']) {
+    const directory = join(root, name)
+    expect(existsSync(join(directory, 'relay.sock'))).toBe(false)
+    await expect(relay.open(name, { directory, ...here })).rejects.toMatchObject({ kind: 'unavailable' })
+    expect(existsSync(join(directory, 'relay.sock'))).toBe(false)
+  }
 })

@@ -50,6 +50,7 @@ type Opened = {
   unresponsive: boolean
   waiters: Set<(link: SupervisorLink) => void>
   renewing?: Promise<void>
+  closed: boolean
   relieve: () => void
   pace: Pace
   /** Connections that have not said anything yet, and those that speak HTTP. */
@@ -86,6 +87,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   const warn = sparsely(log)
   const opened = new Map<string, Promise<Opened>>()
   const ready = new Map<string, Opened>()
+  let disposed = false
 
   function admit(project_id: string, place: Opened, socket: Socket): void {
     if (place.connections.size >= CONNECTIONS) {
@@ -203,6 +205,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       connections: new Set(),
       unresponsive: false,
       waiters: new Set(),
+      closed: false,
       relieve: createRelief(
         () =>
           [...place.connections].map(({ peer }) => peer).filter((peer) => peer.open && peer !== place.seat),
@@ -229,7 +232,9 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     if (await place.listener.isThere()) return
     log.warn('the socket of a container was deleted and is made anew', { project_id })
     const former = place.listener
-    place.listener = await listenFor(project_id, place, where)
+    const renewed = await listenFor(project_id, place, where)
+    if (place.closed) return await renewed.close()
+    place.listener = renewed
     former.close().catch((error: unknown) => log.debug('a deleted socket does not close', { error }))
   }
 
@@ -239,6 +244,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     opened.delete(project_id)
     const place = await opening.catch(() => undefined)
     if (!place) return
+    place.closed = true
     if (ready.get(project_id) === place) ready.delete(project_id)
     for (const socket of [...place.silent, ...place.http]) socket.destroy()
     for (const { peer } of place.connections) peer.close(new Fault('unavailable', 'the server is closing'))
@@ -247,6 +253,8 @@ export function createRelay<Identity extends { session_id: string }>(options: {
 
   return {
     async open(project_id, where) {
+      // A sweep that is still under way must not open what keeps a stopping process alive.
+      if (disposed) throw new Fault('unavailable', 'the server is stopping')
       let opening = opened.get(project_id)
       if (!opening) {
         opening = openOne(project_id, where)
@@ -300,6 +308,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       }
     },
     async dispose() {
+      disposed = true
       const closing = await Promise.allSettled([...opened.keys()].map(closeOne))
       for (const outcome of closing)
         if (outcome.status === 'rejected')

@@ -6,7 +6,7 @@ import { defineConfig } from 'vitest/config'
 // What the suites called, for the gate that runs after them.
 const env = { OUBLIETTE_TEST_CALLS: join(tmpdir(), `oub-calls-${process.pid}`) }
 process.once('exit', () => rmSync(env.OUBLIETTE_TEST_CALLS, { force: true }))
-const gate = 'test/suites/coverage.test.ts'
+const gate = 'test/suites/source/coverage.test.ts'
 
 export default defineConfig({
   test: {

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { createLog, Secret } from '../internal/log.ts'
-import { createLogWriter } from '../internal/manager/log-writer.ts'
+import { createLogWriter } from '../internal/manager/events/log-writer.ts'
 import { openStore } from '../internal/store/open.ts'
 import { median, report, startServer } from './sessions/server.ts'
 

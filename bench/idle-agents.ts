@@ -2,7 +2,7 @@
 // how long a message to a hibernated one takes until its agent asks the model.
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
-import { defaultDroids } from '../internal/droids-default.ts'
+import { defaultDroids } from '../internal/config/default-droids.ts'
 import { prompt } from '../test/models/script.ts'
 import { startScriptedModel } from '../test/models/scripted-model.ts'
 import { type BenchServer, median, report, startServer } from './sessions/server.ts'

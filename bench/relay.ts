@@ -8,7 +8,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLog } from '../internal/log.ts'
-import { startEmbedded } from '../internal/store/embedded.ts'
+import { startEmbedded } from '../internal/store/embedded/embedded.ts'
 import { type Place, startServer } from './relay/server.ts'
 
 const script = (name: string) => join(import.meta.dirname, 'relay', `${name}.ts`)

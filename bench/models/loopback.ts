@@ -1,5 +1,5 @@
 // The container's side of the way to the models, as the supervisor has it: a process of its own.
-import { listenForModels } from '../../cmd/oubliette-client/models.ts'
+import { listenForModels } from '../../cmd/oubliette-client/supervise/models.ts'
 import { createLog } from '../../internal/log.ts'
 
 const { url } = await listenForModels(process.argv[2]!, createLog({ level: 'error' }))

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createSessionKeys, sessionSecret } from '../../internal/auth/session-keys.ts'
-import { layoutOf } from '../../internal/manager/layout.ts'
-import { stopEmbedded } from '../../internal/store/embedded.ts'
+import { layoutOf } from '../../internal/manager/workspace/layout.ts'
+import { stopEmbedded } from '../../internal/store/embedded/embedded.ts'
 import { freePort } from '../../test/harness/free-port.ts'
 
 const main = resolve(import.meta.dirname, '../../cmd/oubliette-server/main.ts')

@@ -6,8 +6,8 @@ import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { Fault } from '../../internal/fault.ts'
 import { bundleClient } from './bundle.ts'
-import { fitFrame } from './fit-frame.ts'
-import { asFailure, asToolResult } from './tools.ts'
+import { asFailure, asToolResult } from './mcp/tools.ts'
+import { fitFrame } from './supervise/exec/fit-frame.ts'
 
 test('the bundle is one file that runs by itself, and the same sources give the same name', async () => {
   const root = mkdtempSync(join(tmpdir(), 'bundle-'))

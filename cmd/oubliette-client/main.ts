@@ -23,7 +23,7 @@ async function main(args: string[]): Promise<number> {
   for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(name, () => stop.abort())
   switch (verb) {
     case 'supervise': {
-      const { supervise } = await import('./supervise.ts')
+      const { supervise } = await import('./supervise/supervise.ts')
       const log = createLog()
       // The parent of all droids does not die of what one of them did.
       process.on('uncaughtException', (error) => log.error('a fault was not handled', { error }))
@@ -31,12 +31,12 @@ async function main(args: string[]): Promise<number> {
       return 0
     }
     case 'mcp': {
-      const { serveMcp } = await import('./mcp.ts')
+      const { serveMcp } = await import('./mcp/mcp.ts')
       return serveMcp(process.env, stop.signal)
     }
     // Started by the supervisor only.
     case 'mcp-shared': {
-      const { shareMcp } = await import('./mcp-shared.ts')
+      const { shareMcp } = await import('./mcp/shared.ts')
       const log = createLog()
       // What one session did does not end the others.
       process.on('uncaughtException', (error) =>
@@ -46,7 +46,7 @@ async function main(args: string[]): Promise<number> {
       return 0
     }
     case 'call': {
-      const { call } = await import('./call.ts')
+      const { call } = await import('./mcp/call.ts')
       return call(rest, process.env, stop.signal)
     }
     case '--version':

@@ -2,7 +2,7 @@
 // read, how a wrong use is told from a failure.
 import { join } from 'node:path'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
-import { loadSettings, type Settings } from '../../internal/config.ts'
+import { loadSettings, type Settings } from '../../internal/config/load.ts'
 import { Fault, messageOf } from '../../internal/fault.ts'
 
 export type Command = {

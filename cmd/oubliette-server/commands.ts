@@ -2,18 +2,18 @@
 import { type Command, nearest, Usage } from './command.ts'
 
 const own: Record<string, () => Promise<Command>> = {
-  up: async () => (await import('./up.ts')).up,
-  down: async () => (await import('./down.ts')).down,
-  status: async () => (await import('./status.ts')).status,
-  logs: async () => (await import('./logs.ts')).logs,
-  run: async () => (await import('./run.ts')).runPrompt,
-  test: async () => (await import('./run-tests.ts')).test,
-  bench: async () => (await import('./bench.ts')).bench,
-  docs: async () => (await import('./docs.ts')).docs,
-  serve: async () => (await import('./foreground.ts')).foreground,
+  up: async () => (await import('./daemon/up.ts')).up,
+  down: async () => (await import('./daemon/down.ts')).down,
+  status: async () => (await import('./daemon/status.ts')).status,
+  logs: async () => (await import('./daemon/logs.ts')).logs,
+  run: async () => (await import('./run/run.ts')).runPrompt,
+  test: async () => (await import('./dev/run-tests.ts')).test,
+  bench: async () => (await import('./dev/bench.ts')).bench,
+  docs: async () => (await import('./dev/docs.ts')).docs,
+  serve: async () => (await import('./daemon/foreground.ts')).foreground,
 }
 
-const loadTools = async () => (await import('../../internal/mcp/tools/index.ts')).tools
+const loadTools = async () => (await import('../../internal/tools/declarations/index.ts')).tools
 
 export async function findCommand(name: string): Promise<Command> {
   if (Object.hasOwn(own, name)) return own[name]!()

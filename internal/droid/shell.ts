@@ -6,12 +6,12 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import { createCoalescer } from './coalesce.ts'
+import { drained, readText } from './command/output-reader.ts'
 import type { Droid, DroidTurn, Sink, TurnEnd } from './droid.ts'
-import { lockLimit, lockLimitLines } from './lock-limit.ts'
-import { outOfMemory } from './out-of-memory.ts'
-import { type PipeMaker, spawnPiped } from './pipes.ts'
-import { endProcesses } from './processes.ts'
-import { drained, readText } from './reading.ts'
+import { lockLimit, lockLimitLines } from './process/lock-limit.ts'
+import { outOfMemory } from './process/out-of-memory.ts'
+import { type PipeMaker, spawnPiped } from './process/pipes.ts'
+import { endProcesses } from './process/processes.ts'
 
 export type ShellOptions = {
   session_id: string

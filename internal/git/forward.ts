@@ -5,7 +5,7 @@ import { Agent as HttpAgent, type IncomingMessage, request as overHttp, type Ser
 import { Agent as HttpsAgent, request as overHttps } from 'node:https'
 import type { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { Credential } from '../config-models.ts'
+import type { Credential } from '../config/models.ts'
 import { Fault, messageOf } from '../fault.ts'
 import { authorization, movedBase, type Route, secretForms, targetOf } from './remote.ts'
 import { createScrub, scrubText } from './scrub.ts'

@@ -4,11 +4,11 @@
 // origin only. Who holds a key and which remote a project has is left to those who are given to it.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Credential } from '../config-models.ts'
+import type { Credential } from '../config/models.ts'
 import { Fault, type Kind, messageOf, toFault } from '../fault.ts'
-import { createConnections } from '../http-connections.ts'
+import { createConnections } from '../lib/http-connections.ts'
+import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
-import { sparsely } from '../log-sparsely.ts'
 import { createForward } from './forward.ts'
 import { baseOf, isProxied, routeOf, type Service, secretForms } from './remote.ts'
 import { scrubText } from './scrub.ts'
@@ -68,7 +68,7 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
   const slots = createSlots(at_once, patience_ms)
   const forward = createForward({ silence_ms: deps.silence_ms ?? silence_ms })
   const throttle = createThrottle(bytes_per_second)
-  const warn = sparsely(log)
+  const warn = createThrottledWarn(log)
   /** By holder: what ends its requests. */
   const under_way = new Map<string, Set<AbortController>>()
   /** Where a remote redirected to, on its own origin: later requests of the same command go there. */

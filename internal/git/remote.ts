@@ -1,6 +1,6 @@
 // What may be asked of the one remote of a project, and with which credential. Pure. Requests are matched as they were
 // sent, without decoding, against a fixed list: no byte of the path that a container sends reaches the remote.
-import type { Credential } from '../config-models.ts'
+import type { Credential } from '../config/models.ts'
 
 export type Service = 'git-upload-pack' | 'git-receive-pack'
 export const services: readonly Service[] = ['git-upload-pack', 'git-receive-pack']

@@ -8,12 +8,11 @@ import type { Caller } from '../auth/caller.ts'
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
 import { createSlots } from '../auth/slots.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/load.ts'
 import { Fault } from '../fault.ts'
 import { newRequestId } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { Follow } from '../mcp/follow.ts'
-import type { Mcp } from '../mcp/serve.ts'
+import type { Follow } from '../tools/follow.ts'
 import { type Authenticate, boundBody, createCallerCheck, type Rate } from './auth.ts'
 import { BodyTooLarge, readBody } from './body.ts'
 import { errorResponse, logged } from './errors.ts'
@@ -24,6 +23,17 @@ import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './streams.ts'
 
 /** `ended`: the credential of the caller has ended since it was checked. */
+/** The MCP endpoint, as this room sees it. */
+interface McpEndpoint {
+  fetch(
+    request: Request,
+    asked: { caller: Caller; request_id: string },
+    body: Uint8Array | undefined,
+  ): Promise<Response>
+  endStreams(): Promise<void>
+  close(): Promise<void>
+}
+
 export type Env = { Bindings: HttpBindings; Variables: { request_id: string; ended?: Fault } }
 
 export type HttpOptions = {
@@ -38,7 +48,7 @@ export type HttpOptions = {
   requests_at_once: number
   lifetimes: Lifetimes
   streams: OpenStreams
-  mcp: Mcp
+  mcp: McpEndpoint
   /** Event streams; without it there are none. */
   follow?: Follow
   readiness: Checks

@@ -1,8 +1,8 @@
 // From the Authorization header to the caller, for every request. How often is bounded twice: failures by address,
 // so that guessing is slow, and requests by token. A valid token is let in whatever its neighbours at the same address do.
 import type { Caller } from '../auth/caller.ts'
+import { jsonBounds, measureJson } from '../event-loop/json-bounds.ts'
 import { Fault } from '../fault.ts'
-import { jsonBounds, measureJson } from '../json-bounds.ts'
 
 export interface Rate {
   take(key: string, cost?: number): { ok: true } | { ok: false; retry_after_seconds: number }

@@ -1,7 +1,7 @@
 // Which Host and Origin headers are let in. A page of another site can make a browser send requests here, and by DNS
 // rebinding even under a name of its own that leads to this machine; it cannot choose these two headers freely.
 import { isIP } from 'node:net'
-import { parseAddress } from '../config.ts'
+import { parseAddress } from '../config/load.ts'
 import { Fault } from '../fault.ts'
 
 const loopback = ['localhost', '127.0.0.1', '[::1]']

@@ -3,10 +3,10 @@ import { createServer, type Server as NodeServer, STATUS_CODES } from 'node:http
 import type { Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
-import { parseAddress } from '../config.ts'
+import { parseAddress } from '../config/load.ts'
 import { Fault } from '../fault.ts'
+import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
-import { sparsely } from '../log-sparsely.ts'
 import type { Env } from './app.ts'
 import { errorResponse, logged } from './errors.ts'
 
@@ -34,7 +34,7 @@ export function createNodeServer(
   })
   server.on('clientError', refuse)
   server.maxConnections = max_connections
-  const warn = sparsely(log)
+  const warn = createThrottledWarn(log)
   server.on('drop', () => warn('', 'a connection was refused: max_connections are open', { max_connections }))
   return server
 }

@@ -2,68 +2,68 @@
 import { createHash } from 'node:crypto'
 import { createRate } from '../auth/rate.ts'
 import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
-import type { Config, Credential } from '../config.ts'
+import type { Config, Credential } from '../config/load.ts'
 import { Fault, messageOf } from '../fault.ts'
 import { createTrash } from '../files/trash.ts'
+import { createKeyedQueue } from '../lib/keyed-queue.ts'
+import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
-import { sparsely } from '../log-sparsely.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { createRelay, type Relay } from '../relay/relay.ts'
 import { onRequestPath } from '../relay/request-path.ts'
 import type { Runtime } from '../runtime/runtime.ts'
-import { beginDroidCall } from '../store/callers.ts'
 import type { Store } from '../store/open.ts'
-import { allProjects, runningAmong } from '../store/projects.ts'
-import { projectsWithProcesses } from '../store/session-memory.ts'
-import { isOver } from '../store/sessions.ts'
-import { preparingProjects } from '../store/workspaces.ts'
-import { createApprovals } from './approvals.ts'
-import { createAudit } from './audit.ts'
-import { createCallerRequests } from './caller-requests.ts'
-import { createCallerTools, type SchemaCheck } from './caller-tools.ts'
-import { createChanges } from './changes.ts'
-import { createClone } from './clone.ts'
-import { createContainerEnds } from './container-ends.ts'
-import { createPause } from './container-pause.ts'
-import { containerUser } from './container-user.ts'
-import { type ClientInContainer, type Containers, createContainers } from './containers.ts'
-import { createDirectories } from './directories.ts'
+import { beginDroidCall } from '../store/rows/callers.ts'
+import { allProjects, runningAmong } from '../store/rows/projects.ts'
+import { projectsWithProcesses } from '../store/rows/session/memory.ts'
+import { isOver } from '../store/rows/session/sessions.ts'
+import { preparingProjects } from '../store/rows/workspaces.ts'
+import { createAudit } from './access/audit.ts'
+import { createTokens, tellTokenChange } from './access/tokens.ts'
+import { createCallerRequests } from './caller/requests.ts'
+import { createCallerTools, type SchemaCheck } from './caller/tools.ts'
+import { type ClientInContainer, type Containers, createContainers } from './container/containers.ts'
+import { createContainerEnds } from './container/ends.ts'
+import { createPause } from './container/pause.ts'
+import { createReconcile } from './container/reconcile.ts'
+import { createSupervision } from './container/supervision.ts'
+import { createUnsupervised } from './container/unsupervised.ts'
+import { containerUser } from './container/user.ts'
 import { createDiskWatch } from './disk/watch.ts'
-import { createDispatch, type Dispatch } from './dispatch.ts'
-import { createEventLog } from './event-log.ts'
+import { createEventLog } from './events/event-log.ts'
+import type { Committed } from './events/log-writer.ts'
+import type { Poison } from './events/poison.ts'
+import { createStorageGuard } from './events/session-storage.ts'
+import { createWake } from './events/wake.ts'
 import { createAttached } from './exec/attached.ts'
 import { createDetached, type Detached } from './exec/detached.ts'
 import { createReadOutput } from './exec/output.ts'
 import { createSupervised, type SupervisorOf } from './exec/supervised.ts'
-import { createFormerLives } from './former-lives.ts'
-import { createGitUse } from './git-use.ts'
-import { layoutOf } from './layout.ts'
-import { createLimits } from './limits.ts'
-import type { Committed } from './log-writer.ts'
 import { createAdmission } from './memory/admission.ts'
 import { createHibernation } from './memory/hibernation.ts'
 import { createMeasuredMemory } from './memory/measured.ts'
-import { createModelUse, providerOf } from './model-use.ts'
-import { createOptions } from './options.ts'
-import type { Poison } from './poison.ts'
-import { createProjectCreation } from './project-creation.ts'
-import { createGrants } from './project-grants.ts'
-import { createProjects } from './projects.ts'
-import { createReconcile } from './reconcile.ts'
-import type { ScheduledCall } from './schedule-run.ts'
-import { createScheduleTimes } from './schedule-times.ts'
-import { createScheduler } from './scheduler.ts'
-import { createSchedules } from './schedules.ts'
-import { createSerial } from './serial.ts'
-import { createIdentities, type Identity } from './session-identity.ts'
-import { createStorageGuard } from './session-storage.ts'
-import { createSessionWait } from './session-wait.ts'
-import { createSessions } from './sessions.ts'
-import { createSupervision } from './supervision.ts'
-import { createTokens, tellTokenChange } from './tokens.ts'
-import { createUnsupervised } from './unsupervised.ts'
-import { createWake } from './wake.ts'
-import { createWorkspaces } from './workspaces.ts'
+import { createModelUse, providerOf } from './model/model-use.ts'
+import { createProjectCreation } from './project/creation.ts'
+import { createGitUse } from './project/git-use.ts'
+import { createGrants } from './project/grants.ts'
+import { createLimits } from './project/limits.ts'
+import { createOptions } from './project/options.ts'
+import { createProjects } from './project/projects.ts'
+import type { ScheduledCall } from './schedule/run.ts'
+import { createScheduler } from './schedule/scheduler.ts'
+import { createSchedules } from './schedule/schedules.ts'
+import { createScheduleTimes } from './schedule/times.ts'
+import { createApprovals } from './session/approvals.ts'
+import { createDispatch, type Dispatch } from './session/dispatch.ts'
+import { createIdentities, type Identity } from './session/identity.ts'
+import { createPreviousRuns } from './session/previous-run.ts'
+import { createSessions } from './session/sessions.ts'
+import { createSessionWait } from './session/wait.ts'
+import { createChanges } from './workspace/changes.ts'
+import { createClone } from './workspace/clone.ts'
+import { createDirectories } from './workspace/directories.ts'
+import { layoutOf } from './workspace/layout.ts'
+import { createWorkspaces } from './workspace/workspaces.ts'
 
 export type ManagersDeps = {
   home: string
@@ -108,9 +108,9 @@ const messageWeight = 16 * 1024
 export function createManagers(deps: ManagersDeps) {
   const { store, runtime, config, credentials, log } = deps
   const layout = layoutOf(deps.home)
-  const serial = createSerial()
+  const serial = createKeyedQueue()
   const wake = createWake()
-  const former = createFormerLives()
+  const previousRuns = createPreviousRuns()
   const secret = sessionSecret(deps.home)
   const keys = createSessionKeys(secret)
   const identities = createIdentities({ store, keys, forgetTokens: deps.forgetTokens })
@@ -243,7 +243,7 @@ export function createManagers(deps: ManagersDeps) {
   const fail = async (session_id: string, reason: string) => await sessions.over(session_id, 'failed', reason)
   const { per_container_per_second: per_second, per_container_burst: burst } = config.rate
   const messages = createRate({ per_second, burst })
-  const warn = sparsely(log)
+  const warn = createThrottledWarn(log)
   const pace = (project_id: string, weight: number): number => {
     const taken = messages.take(project_id, 1 + Math.floor(weight / messageWeight))
     return taken.ok ? 0 : Math.ceil(taken.retry_after_seconds * 1000)
@@ -261,7 +261,7 @@ export function createManagers(deps: ManagersDeps) {
     handlers: {
       ...createSupervision({
         ...common,
-        former,
+        previousRuns,
         execs: () => execs,
         soon,
         fail,
@@ -321,7 +321,7 @@ export function createManagers(deps: ManagersDeps) {
   const dispatch: Dispatch = createDispatch({
     ...common,
     poison: deps.poison,
-    former,
+    previousRuns,
     relay,
     supervisorOf,
     containers,
@@ -381,7 +381,7 @@ export function createManagers(deps: ManagersDeps) {
       execs.sweep,
       createUnsupervised({ ...common, relay, containers, sessions }),
       async () => await audit.expire(config.audit_days),
-      // A statement of a former process may be executed after this one has started.
+      // A statement of a previousRuns process may be executed after this one has started.
       audit.settleAbandoned,
       schedules.expire,
       models.sweep,

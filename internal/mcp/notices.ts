@@ -5,11 +5,11 @@
 import type { Caller } from '../auth/caller.ts'
 import { sees } from '../auth/scope.ts'
 import type { Log } from '../log.ts'
-import { shownEvent } from '../manager/event-log.ts'
-import type { Committed } from '../manager/log-writer.ts'
-import type { TouchedSession } from '../store/callers.ts'
+import { shownEvent } from '../manager/events/event-log.ts'
+import type { Committed } from '../manager/events/log-writer.ts'
+import type { TouchedSession } from '../store/rows/callers.ts'
+import type { Notify } from './notify.ts'
 import { sessionUri } from './resources.ts'
-import type { Notify } from './serve-notify.ts'
 
 type DeclaredBy = (session_id: string, caller_id: string) => Promise<string | undefined>
 const ofCallers = ['caller_tool_request', 'caller_tool_result']

@@ -7,7 +7,7 @@ import {
   type ReadResourceResult,
   type Server,
 } from '@modelcontextprotocol/server'
-import type { CallContext, Door, Outcome } from './door.ts'
+import type { CallContext, Door, Outcome } from '../tools/call-types.ts'
 
 const prefix = 'oubliette://sessions/'
 export const sessionUri = (session_id: string) => `${prefix}${session_id}`

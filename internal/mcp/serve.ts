@@ -1,21 +1,21 @@
 // MCP over HTTP: takes one authenticated request and answers it in the protocol era that it speaks. 2026-07-28 is
-// stateless (`serve-modern.ts`), 2025-11-25 and older have sessions (`serve-sessions.ts`); both hand `tools/list` and
+// stateless (`stateless/`), 2025-11-25 and older have sessions (`sessions/`); both hand `tools/list` and
 // `tools/call` to the one door. Who is calling comes with each request and is never remembered from an earlier one.
 // Checking the credential, Host, Origin and the size of the body is left to `internal/http`.
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
 import type { Log } from '../log.ts'
-import type { McpSessionRows } from '../store/mcp-sessions.ts'
-import type { Door } from './door.ts'
-import { isJson, parseBody } from './serve-body.ts'
-import { createEventBus } from './serve-bus.ts'
-import { rpcError } from './serve-error.ts'
-import { createModern, isModern } from './serve-modern.ts'
-import type { Notify } from './serve-notify.ts'
-import { type Asked, createServerFactory, type Fixtures } from './serve-server.ts'
-import { createSessions, type SessionLimits } from './serve-sessions.ts'
-import { createWatchedStreams } from './serve-streams.ts'
+import type { McpSessionRows } from '../store/rows/mcp-sessions.ts'
+import type { Door } from '../tools/call-types.ts'
+import { isJson, parseBody } from './body.ts'
+import { createEventBus } from './bus.ts'
+import { rpcError } from './error.ts'
+import type { Notify } from './notify.ts'
+import { type Asked, createServerFactory, type Fixtures } from './server.ts'
+import { createSessions, type SessionLimits } from './sessions/sessions.ts'
+import { createModern, isModern } from './stateless/serve.ts'
+import { createWatchedStreams } from './streams.ts'
 
 export type McpOptions = {
   door: Door

@@ -9,10 +9,10 @@ import {
 } from 'node:http'
 import { Agent as HttpsAgent, request as overHttps } from 'node:https'
 import { Fault, messageOf } from '../fault.ts'
-import { createMeter, type Elsewhere } from './meter.ts'
-import { type Outgoing, passedBack } from './outgoing.ts'
+import { type Outgoing, passedBack } from './providers/outgoing.ts'
 import type { Scrubber } from './scrub.ts'
-import { type Reading, readUsageHeaders } from './usage.ts'
+import { createMeter, type Elsewhere } from './usage/meter.ts'
+import { type OutputReader, readUsageHeaders } from './usage/usage.ts'
 
 /** A model that says nothing at all for this long is not going to. */
 const silence_ms = 15 * 60_000
@@ -21,7 +21,7 @@ const piece_bytes = 256 * 1024
 
 /** What is looked for in an answer. */
 export type Reader = { scrubber: Scrubber; elsewhere: Elsewhere }
-export type Answered = { status: number; usage: Reading | undefined; whole: boolean }
+export type Answered = { status: number; usage: OutputReader | undefined; whole: boolean }
 
 /** A long body in pieces, at the pace of the provider. */
 async function write(request: ClientRequest, body: Buffer): Promise<void> {

@@ -1,7 +1,7 @@
 // Keeps the provider's key out of what goes back to the droid: a provider, or a proxy before it, may repeat what it was sent.
 // It is masked by as many other characters, so that lengths and framings stay as they are, and bytes are held back only
 // while they could be the beginning of a key.
-import type { Credential } from '../config-models.ts'
+import type { Credential } from '../config/models.ts'
 
 /** A shorter one is no secret, and would be found in ordinary text. */
 const shortest = 8

@@ -2,9 +2,9 @@
 // by the key, which is looked at again on every request, because it dies with the session.
 import { z } from 'zod'
 import { Fault } from '../fault.ts'
-import type { Call, Handlers } from './peer.ts'
-import { type DroidMethod, type DroidParams, droidHello, droidMethods } from './protocol.ts'
-import { PROTOCOL_VERSION } from './wire.ts'
+import { type DroidMethod, type DroidParams, droidHello, droidMethods } from '../protocol/messages.ts'
+import type { Call, Handlers } from '../protocol/peer.ts'
+import { PROTOCOL_VERSION } from '../protocol/wire.ts'
 
 export type DroidSide<Identity extends { session_id: string }> = {
   /** Who holds this key in this container; throws `unauthenticated`. */

@@ -5,7 +5,7 @@ import { chmod, chown, mkdir, open, readFile, rename, rm, stat, writeFile } from
 import { createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { Fault, messageOf } from '../fault.ts'
-import { places } from './wire.ts'
+import { places } from '../protocol/wire.ts'
 
 export type ListenOptions = {
   directory: string

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createLog } from '../log.ts'
-import { createPeer, type Peer } from './peer.ts'
+import { createPeer, type Peer } from '../protocol/peer.ts'
+import { PROTOCOL_VERSION } from '../protocol/wire.ts'
 import { createRelay, type Relay, type RelayHandlers } from './relay.ts'
-import { PROTOCOL_VERSION } from './wire.ts'
 
 let root: string
 let relay: Relay
@@ -132,7 +132,7 @@ test('requests without an id count as well, and end with their connection', asyn
   await expect.poll(() => hanging).toBe(0)
 })
 
-test('many small values weigh what they take once they are parsed', async () => {
+test('many small values costOfFrame what they take once they are parsed', async () => {
   const { peer } = await dial('one')
   const args = { list: Array.from({ length: 20_000 }, () => ({})) }
   peer.request('caller_tool', { api_key, tool: 'app_x', arguments: args }).catch(() => undefined)

@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Fault } from '../fault.ts'
 import { createLog } from '../log.ts'
-import { createPeer, type Handlers, type Peer } from './peer.ts'
+import { createPeer, type Handlers, type Peer } from '../protocol/peer.ts'
+import { PROTOCOL_VERSION } from '../protocol/wire.ts'
 import { createRelay, type Relay, type RelayHandlers } from './relay.ts'
-import { PROTOCOL_VERSION } from './wire.ts'
 
 const session_id = 'gogol_00000000000000000000'
 const here = { uid: process.getuid!(), gid: process.getgid!() }

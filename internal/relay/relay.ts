@@ -4,17 +4,17 @@
 // container. What the messages mean, and every row, is left to the handlers.
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
+import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
-import { sparsely } from '../log-sparsely.ts'
+import type { Frame } from '../protocol/frame-queue.ts'
+import { type Call, createPeer, type Load, type Peer, type Watch } from '../protocol/peer.ts'
+import type { PeerLimits } from '../protocol/peer-limits.ts'
+import { createThrottle, type Throttle } from '../protocol/throttle.ts'
 import { type DroidSide, droidHandlers } from './droid-side.ts'
 import { onFirstByte } from './first-byte.ts'
 import { watchHeartbeat } from './heartbeat.ts'
-import type { Frame } from './intake.ts'
 import { type Listener, listen } from './listen.ts'
-import { createPace, type Pace } from './pace.ts'
-import { type Call, createPeer, type Load, type Peer, type Watch } from './peer.ts'
-import type { PeerLimits } from './peer-limits.ts'
-import { createRelief } from './relief.ts'
+import { createLoadShedding } from './load-shedding.ts'
 import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './supervisor-side.ts'
 
 export type RelayHandlers<Identity extends { session_id: string }> = SupervisorSide & DroidSide<Identity>
@@ -52,7 +52,7 @@ type Opened = {
   renewing?: Promise<void>
   closed: boolean
   relieve: () => void
-  pace: Pace
+  pace: Throttle
   /** Connections that have not said anything yet, and those that speak HTTP. */
   silent: Set<Socket>
   http: Set<Socket>
@@ -84,7 +84,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   http?: (project_id: string, socket: Socket) => void
 }): Relay {
   const { handlers, log } = options
-  const warn = sparsely(log)
+  const warn = createThrottledWarn(log)
   const opened = new Map<string, Promise<Opened>>()
   const ready = new Map<string, Opened>()
   let disposed = false
@@ -206,12 +206,12 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       unresponsive: false,
       waiters: new Set(),
       closed: false,
-      relieve: createRelief(
+      relieve: createLoadShedding(
         () =>
           [...place.connections].map(({ peer }) => peer).filter((peer) => peer.open && peer !== place.seat),
         options.container,
       ),
-      pace: createPace((weight) => options.pace?.(project_id, weight) ?? 0),
+      pace: createThrottle((weight) => options.pace?.(project_id, weight) ?? 0),
       silent: new Set(),
       http: new Set(),
     }

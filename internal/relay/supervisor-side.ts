@@ -1,8 +1,6 @@
 // A container's supervisor as the server sees it: its hello, its batches of events, and the commands it takes.
 import type { z } from 'zod'
 import { Fault } from '../fault.ts'
-import { parse } from './droid-side.ts'
-import type { Handlers, Peer, RequestOptions } from './peer.ts'
 import {
   type CommandName,
   type CommandParams,
@@ -17,8 +15,10 @@ import {
   type HelloAnswer,
   type SupervisorHello,
   supervisorHello,
-} from './protocol.ts'
-import { codes, PROTOCOL_VERSION, type WireError } from './wire.ts'
+} from '../protocol/messages.ts'
+import type { Handlers, Peer, RequestOptions } from '../protocol/peer.ts'
+import { codes, PROTOCOL_VERSION, type WireError } from '../protocol/wire.ts'
+import { parse } from './droid-side.ts'
 
 export type SupervisorSide = {
   /** What the server has of the sessions that the supervisor holds. */

@@ -1,4 +1,4 @@
-// Containers, and nothing about agents. One interface, so that another engine can stand behind it; `docker.ts` is
+// Containers, and nothing about agents. One interface, so that another engine can stand behind it; `docker/` is
 // the only file that imports dockerode. Whatever it makes carries the labels `oubliette.instance` and
 // `oubliette.project`, and every method is safe to repeat. Who wants which container is the managers' business.
 

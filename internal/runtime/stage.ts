@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { runCommand } from './command.ts'
-import { digest } from './names.ts'
+import { digest } from './docker/names.ts'
 import type { ContainerSpec } from './runtime.ts'
 
 export type Stage = {

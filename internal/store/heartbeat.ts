@@ -1,8 +1,8 @@
 // Whether the database answers, asked on a connection of its own.
 import pg from 'pg'
-import type { Deadlines } from '../deadlines.ts'
 import { Fault } from '../fault.ts'
-import { createHeartbeat } from '../heartbeat.ts'
+import type { Deadlines } from '../lib/deadlines.ts'
+import { createHeartbeat } from '../lib/heartbeat.ts'
 import type { Log } from '../log.ts'
 import { translate } from './errors.ts'
 

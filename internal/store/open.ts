@@ -5,13 +5,13 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
-import { createDeadlines, type Deadlines } from '../deadlines.ts'
 import { Fault, messageOf } from '../fault.ts'
+import { createDeadlines, type Deadlines } from '../lib/deadlines.ts'
 import type { Log, Secret } from '../log.ts'
 import { sqlState, translate } from './errors.ts'
 import { createDatabaseHeartbeat, noAnswer } from './heartbeat.ts'
 import { createListener } from './listen.ts'
-import { statementName } from './prepared.ts'
+import { statementName } from './rows/prepared.ts'
 import type { Database } from './schema.ts'
 
 /** The pool or a transaction: what the noun files take. */

@@ -1,8 +1,8 @@
 // Every table as Kysely sees it. Times are ISO strings on the way out (see `open.ts`), JSON is plain values.
 
 import type { ColumnType, Generated, JSONColumnType } from 'kysely'
-import type { Limits } from '../config.ts'
-import type { SessionStatus } from '../session-status.ts'
+import type { Limits } from '../config/load.ts'
+import type { SessionStatus } from '../protocol/session-status.ts'
 
 /** Set by the database when left out; read as an ISO string. */
 type CreatedAt = ColumnType<string, string | undefined, string>

@@ -4,8 +4,8 @@
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
-import { createDeadlines } from '../deadlines.ts'
 import { Fault, messageOf } from '../fault.ts'
+import { createDeadlines } from '../lib/deadlines.ts'
 import type { Log, Secret } from '../log.ts'
 
 /** Any number that nothing else in the same database uses. */

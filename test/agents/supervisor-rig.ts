@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { Fault } from '../../internal/fault.ts'
 import { newSessionId } from '../../internal/ids.ts'
 import { createLog } from '../../internal/log.ts'
-import type { SupervisorEvent } from '../../internal/relay/protocol.ts'
+import type { SupervisorEvent } from '../../internal/protocol/messages.ts'
 import { createRelay, type Relay, type RelayHandlers } from '../../internal/relay/relay.ts'
 import type { SupervisorLink } from '../../internal/relay/supervisor-side.ts'
 

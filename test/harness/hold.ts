@@ -2,7 +2,7 @@
 // Usage: hold.ts lock|postgres HOME
 import { lockHome } from '../../internal/home-lock.ts'
 import { createLog } from '../../internal/log.ts'
-import { startEmbedded } from '../../internal/store/embedded.ts'
+import { startEmbedded } from '../../internal/store/embedded/embedded.ts'
 
 const [what, home] = process.argv.slice(2)
 if (!home) throw new Error('which home?')

@@ -3,7 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { createLog, Secret } from '../../internal/log.ts'
-import { createScheduler } from '../../internal/manager/scheduler.ts'
+import { createScheduler } from '../../internal/manager/schedule/scheduler.ts'
 import { openStore } from '../../internal/store/open.ts'
 
 const [name = ''] = process.argv.slice(2)

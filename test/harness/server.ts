@@ -7,7 +7,7 @@ import { chown, mkdir, mkdtemp, readdir, readFile, rmdir, writeFile } from 'node
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { stagePath } from '../../internal/runtime/stage.ts'
-import { stopEmbedded } from '../../internal/store/embedded.ts'
+import { stopEmbedded } from '../../internal/store/embedded/embedded.ts'
 import { recordCalls } from './calls.ts'
 import { cloneDatabase } from './database.ts'
 import { removeInstance } from './docker.ts'

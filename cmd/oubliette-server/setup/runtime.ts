@@ -1,13 +1,13 @@
 // The engine for commands that use it without a server.
 import { join } from 'node:path'
-import type { Settings } from '../../../internal/config.ts'
+import type { Settings } from '../../../internal/config/load.ts'
 import { createLog } from '../../../internal/log.ts'
 import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { checkout } from '../command.ts'
 
 export async function engineOf(settings: Settings, instance: string): Promise<Runtime> {
   // Loaded only when it is wanted: the engine's client is slow to load, and `--help` comes through here.
-  const { createDocker } = await import('../../../internal/runtime/docker.ts')
+  const { createDocker } = await import('../../../internal/runtime/docker/docker.ts')
   return createDocker({
     instance,
     docker_host: settings.docker_host,

@@ -1,7 +1,7 @@
 // What has to be there before a server can run or be tested: an engine that answers and the images of the container
 // types. Everything is left alone that is there already.
 import { join } from 'node:path'
-import type { Settings } from '../../../internal/config.ts'
+import type { Settings } from '../../../internal/config/load.ts'
 import { ensureEngine } from './engine.ts'
 import { ensureImages } from './images.ts'
 import type { Progress } from './progress.ts'

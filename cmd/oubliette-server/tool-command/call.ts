@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
-import type { Settings } from '../../../internal/config.ts'
+import type { Settings } from '../../../internal/config/load.ts'
 import { Fault, type FaultShape, messageOf } from '../../../internal/fault.ts'
 
 // A call may rightly take long (an image build, a command without end); the person at the terminal can end it.

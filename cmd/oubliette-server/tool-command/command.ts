@@ -1,8 +1,8 @@
 // Every tool as a command, made from its declaration: `./oubliette project list --json`. A unified tool's first word is
 // the action; a standalone tool has none.
-import type { Action, Tool } from '../../../internal/mcp/tool.ts'
+import type { Action, Tool } from '../../../internal/tools/tool.ts'
 import { type Command, nearest, settings, Usage } from '../command.ts'
-import { baseUrl } from '../daemon.ts'
+import { baseUrl } from '../daemon/daemon.ts'
 import { createProgress } from '../setup/progress.ts'
 import { parseArguments } from './arguments.ts'
 import { callTool, endpoint } from './call.ts'

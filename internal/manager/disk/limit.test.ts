@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { configSchema } from '../../config.ts'
+import { configSchema } from '../../config/load.ts'
 import {
   diskLimit,
   mebibyte,

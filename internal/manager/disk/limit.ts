@@ -3,10 +3,10 @@
 //   ok ──over the limit──▶ stopping ──sessions failed, container stopped──▶ over ──below the limit again──▶ ok
 //                              ▲                                              │
 //                              └── grew beyond the ceiling while cleaning up ─┘
-import type { Config, Limits } from '../../config.ts'
+import type { Config, Limits } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import type { Measure } from '../../files/measure.ts'
-import type { ProjectWithContainer } from '../../store/projects.ts'
+import type { ProjectWithContainer } from '../../store/rows/projects.ts'
 import type { DiskState } from '../../store/schema.ts'
 
 export const mebibyte = 1024 * 1024

@@ -2,10 +2,10 @@
 // looked at, which costs nothing; a project is measured, one at a time, when so much was written to the disk since its last
 // measure that it may be over, when that was long ago, or when it is over and cleans up. State is in the rows: after a
 // crash the next look goes on from there. Where a file system has quotas of its own they would hold exactly; none is
-// set up here, and no single file grows beyond the limit (`RLIMIT_FSIZE`, see `runtime/options.ts`).
+// set up here, and no single file grows beyond the limit (`RLIMIT_FSIZE`, see `runtime/docker/container/options.ts`).
 import { statfs } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Config } from '../../config.ts'
+import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { measureTree } from '../../files/measure.ts'
 import type { Log } from '../../log.ts'
@@ -16,8 +16,8 @@ import {
   projectById,
   projectsOnDisk,
   saveContainer,
-} from '../../store/projects.ts'
-import type { Layout } from '../layout.ts'
+} from '../../store/rows/projects.ts'
+import type { Layout } from '../workspace/layout.ts'
 import {
   averageEntryBytes,
   type DiskLimit,

@@ -1,10 +1,11 @@
 // Commands in containers that somebody waits for. Every one goes through the container's supervisor, which owns it: it keeps
 // the deadline and ends the command when the connection to the server is lost. A container that does not run is started.
-import type { Config } from '../../config.ts'
+import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { services } from '../../git/remote.ts'
-import type { ExecCommand } from '../../relay/protocol.ts'
+import type { ExecCommand } from '../../protocol/messages.ts'
 import type { SupervisorLink } from '../../relay/supervisor-side.ts'
+import type { Containers, Progress } from '../container/containers.ts'
 import {
   accountsRequest,
   foreignUser,
@@ -12,9 +13,8 @@ import {
   isOwnUser,
   mayBeOwnName,
   type Owner,
-} from '../container-user.ts'
-import type { Containers, Progress } from '../containers.ts'
-import type { GitUse } from '../git-use.ts'
+} from '../container/user.ts'
+import type { GitUse } from '../project/git-use.ts'
 import { createOutputProgress } from './output-progress.ts'
 import type { SupervisorOf } from './supervised.ts'
 

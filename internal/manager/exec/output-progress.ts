@@ -1,6 +1,6 @@
 // What a container tells as the progress of a command. It is not trusted: neither its shape, nor how much it tells, nor how
 // often.
-import type { Progress } from '../containers.ts'
+import type { Progress } from '../container/containers.ts'
 
 const mostCharacters = 16 * 1024
 /** Of one call: a client that reads nothing must not have us keep a day's output for it. */

@@ -1,11 +1,12 @@
 // The stored output of detached commands, read page by page where the supervisor keeps it: in the droid's home, which the
 // container can write. So it is read as any other file of a container, and nothing that is in it is believed.
-import { wholeCharacters } from '../../capped.ts'
+
 import { Fault } from '../../fault.ts'
 import { readFile } from '../../files/files.ts'
-import type { ExecRow } from '../../store/execs.ts'
-import type { Owner } from '../container-user.ts'
-import { containerPaths, type Layout } from '../layout.ts'
+import { wholeCharacters } from '../../lib/bounded-output.ts'
+import type { ExecRow } from '../../store/rows/execs.ts'
+import type { Owner } from '../container/user.ts'
+import { containerPaths, type Layout } from '../workspace/layout.ts'
 
 type Offsets = { stdout: number; stderr: number }
 type Part = { bytes: Buffer; size: number; missing: boolean }

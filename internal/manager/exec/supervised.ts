@@ -4,7 +4,7 @@ import { Fault } from '../../fault.ts'
 import type { Relay } from '../../relay/relay.ts'
 import type { SupervisorLink } from '../../relay/supervisor-side.ts'
 import type { ContainerState, Runtime } from '../../runtime/runtime.ts'
-import { type Pause, pausedFault } from '../container-pause.ts'
+import { type Pause, pausedFault } from '../container/pause.ts'
 
 const connect_ms = 30_000
 const look_ms = 1_000

@@ -2,16 +2,16 @@
 // the container, or the kernel ends some of them. A session that does not fit waits as `queued`, in order; idle agents
 // that can resume are hibernated for it, the longest idle first. All of it is decided from rows, in transactions that the
 // lock of the log puts one after the other, so nothing is lost with the server.
-import type { Config } from '../../config.ts'
+import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
-import { insertCommand } from '../../store/commands.ts'
 import type { Db, Store } from '../../store/open.ts'
-import { type ProjectWithContainer, projectById } from '../../store/projects.ts'
-import { type MemoryHolder, memoryUse, projectsWithQueue } from '../../store/session-memory.ts'
-import type { Committed } from '../log-writer.ts'
-import { effectiveLimits } from '../projects.ts'
-import { type SessionChanging, status } from '../session-change.ts'
+import { type ProjectWithContainer, projectById } from '../../store/rows/projects.ts'
+import { insertCommand } from '../../store/rows/session/commands.ts'
+import { type MemoryHolder, memoryUse, projectsWithQueue } from '../../store/rows/session/memory.ts'
+import type { Committed } from '../events/log-writer.ts'
+import { effectiveLimits } from '../project/projects.ts'
+import { type SessionChanging, status } from '../session/change.ts'
 import { expectedMb, heldMb, supervisorMb } from './expected.ts'
 import type { MeasuredMemory } from './measured.ts'
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { configSchema } from '../../config.ts'
-import type { MemoryHolder } from '../../store/session-memory.ts'
+import { configSchema } from '../../config/load.ts'
+import type { MemoryHolder } from '../../store/rows/session/memory.ts'
 import { expectedMb, heldMb } from './expected.ts'
 
 const config = configSchema.parse({

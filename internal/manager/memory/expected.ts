@@ -1,7 +1,8 @@
 // What sessions are expected to take of the memory of their container.
-import type { Config } from '../../config.ts'
-import { agentMemoryMb } from '../../droids-default.ts'
-import type { MemoryHolder } from '../../store/session-memory.ts'
+
+import { agentMemoryMb } from '../../config/default-droids.ts'
+import type { Config } from '../../config/load.ts'
+import type { MemoryHolder } from '../../store/rows/session/memory.ts'
 
 /** The supervisor, with room for its buffers. */
 export const supervisorMb = 48

@@ -1,13 +1,13 @@
 // Hibernation: the process of an agent that has been idle for long is stopped, and the next message starts it again with
 // its conversation. The session stays `idle`. A row decides: the supervisor is told by a command, and when it has stopped
 // the process the row says `hibernated`. A message that comes in between finds the agent gone and starts it again.
-import type { Config } from '../../config.ts'
+import type { Config } from '../../config/load.ts'
 import { messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
-import { type Due, deleteCommand, insertCommand, pendingTurns } from '../../store/commands.ts'
 import type { Store } from '../../store/open.ts'
-import { hibernatable } from '../../store/session-memory.ts'
-import { type SessionChanging, status } from '../session-change.ts'
+import { type Due, deleteCommand, insertCommand, pendingTurns } from '../../store/rows/session/commands.ts'
+import { hibernatable } from '../../store/rows/session/memory.ts'
+import { type SessionChanging, status } from '../session/change.ts'
 
 type Deps = {
   store: Store

@@ -1,7 +1,7 @@
 // What the rules of all providers share: what the project allows, and what was found in the request on the way. Known
 // tools of the provider that are not allowed are taken out of `tools`, since agents offer them by default; everything else
 // that is not allowed is refused.
-import type { HostedTool } from '../../config-models.ts'
+import type { HostedTool } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
 import { isGiven, type Json } from './json.ts'
 

@@ -1,6 +1,6 @@
 // The rules for requests, one provider after the other: what stays, what is taken out, what is refused and what is counted.
 import { describe, expect, test } from 'vitest'
-import { hostedTools } from '../../config-models.ts'
+import { hostedTools } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
 import { type Endpoint, inspect } from './inspect.ts'
 import { createInspections } from './inspections.ts'

@@ -1,7 +1,7 @@
 // One request to a provider, looked at before it leaves: what it may cost at most, what it would make the provider do. It is
 // sent as it was understood here, serialised anew, so that no other reader can find something else in it.
 import { createHash } from 'node:crypto'
-import type { HostedTool } from '../../config-models.ts'
+import type { HostedTool } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
 import { checkMessages, messagesAnswers, messagesOutput } from './anthropic.ts'
 import { checkConverse, checkInvoke } from './bedrock.ts'

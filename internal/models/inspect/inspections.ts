@@ -3,13 +3,13 @@
 // with its thread.
 import { Worker } from 'node:worker_threads'
 import { Fault, type Kind } from '../../fault.ts'
-import type { Reading } from '../usage.ts'
+import type { OutputReader } from '../usage/usage.ts'
 import { type Inspect, type Inspection, inspect } from './inspect.ts'
 
 export type Job = { parts: Uint8Array[] } & ({ kind: 'inspection'; how: Inspect } | { kind: 'usage' })
 export type JobAnswer =
   | { kind: 'inspection'; inspection: Inspection }
-  | { kind: 'usage'; readings: (Reading | undefined)[] }
+  | { kind: 'usage'; readings: (OutputReader | undefined)[] }
   | { kind: 'fault'; fault: { kind: Kind; message: string; hint?: string } }
 
 /** At most a millisecond of parsing, whatever is in it. */
@@ -139,7 +139,7 @@ export function createInspections() {
       return { ...answer.inspection, body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) }
     },
     /** What an answer says of tokens, if it is too long to be parsed here. */
-    async usage(project_id: string, parts: Buffer[]): Promise<Reading[]> {
+    async usage(project_id: string, parts: Buffer[]): Promise<OutputReader[]> {
       // They are on their way to the droid as well.
       const copies = parts.map((part) => new Uint8Array(part))
       const answer = await inThread(project_id, { kind: 'usage', parts: copies })

@@ -2,7 +2,7 @@
 import { setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { toFault } from '../../fault.ts'
-import { readUsage } from '../usage.ts'
+import { readUsage } from '../usage/usage.ts'
 import { inspect } from './inspect.ts'
 import type { Job, JobAnswer } from './inspections.ts'
 

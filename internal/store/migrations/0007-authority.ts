@@ -35,7 +35,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   )
 
   // In the database, because a session ends in many places: whatever ends it, on whichever server, what it minted ends in
-  // the same transaction. The channel is the one of internal/manager/tokens.ts.
+  // the same transaction. The channel is the one of internal/manager/access/tokens.ts.
   await sql`
     create function revoke_below_token() returns trigger language plpgsql as $$
     begin

@@ -1,6 +1,6 @@
 // Whole requests that are wrong in one way or another, for every tool and action that there is.
 import fc from 'fast-check'
-import { tools } from '../../../internal/mcp/tools/index.ts'
+import { tools } from '../../../internal/tools/declarations/index.ts'
 import { bodyFor, type Era, eras, headersFor, type Send } from '../rpc.ts'
 import { badName, badText, badValue, nested } from './values.ts'
 

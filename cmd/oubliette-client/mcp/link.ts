@@ -1,0 +1,95 @@
+// A droid's connection to the server, kept for as long as the program runs. A request outlives the connection it was
+// sent on: it is sent again on the next, with the same `call_id`, by which the server knows the call that is still open.
+import { randomUUID } from 'node:crypto'
+import { Fault } from '../../../internal/fault.ts'
+import { createLog } from '../../../internal/log.ts'
+import type { Peer, Progress } from '../../../internal/protocol/peer.ts'
+import { PROTOCOL_VERSION } from '../../../internal/protocol/wire.ts'
+import { socketOf } from '../environment.ts'
+import { keepConnected } from '../supervise/uplink.ts'
+
+export interface Link {
+  request(
+    method: string,
+    params: Record<string, unknown>,
+    options: { signal: AbortSignal; patience_ms?: number; on_progress?: (update: Progress) => void },
+  ): Promise<unknown>
+}
+
+/** Refusals that dialling again does not change. */
+const final = new Set(['unauthenticated', 'forbidden', 'invalid', 'conflict'])
+
+export function openLink(env: NodeJS.ProcessEnv, signal: AbortSignal, on_tools_changed: () => void): Link {
+  const api_key = env.OUBLIETTE_API_KEY
+  if (!api_key)
+    throw new Fault('unauthenticated', 'OUBLIETTE_API_KEY is not set', {
+      hint: 'only the processes of a session have a key',
+    })
+  let peer: Peer | undefined
+  let met = false
+  let next = Promise.withResolvers<Peer>()
+  next.promise.catch(() => {})
+  const renew = () => {
+    next = Promise.withResolvers<Peer>()
+    next.promise.catch(() => {})
+  }
+
+  void keepConnected({
+    socket: socketOf(env),
+    handlers: { tools_changed: on_tools_changed },
+    hello: () => ({ role: 'droid', protocol: PROTOCOL_VERSION, api_key }),
+    log: createLog({ level: 'error' }),
+    signal,
+    connected(to) {
+      peer = to
+      next.resolve(to)
+      // What changed while we were away was not announced to us.
+      if (met) on_tools_changed()
+      met = true
+      void to.closed.then(() => {
+        peer = undefined
+        renew()
+      })
+    },
+    failed(error) {
+      if (!(error instanceof Fault) || !final.has(error.kind)) return
+      next.reject(error)
+      renew()
+    },
+  })
+
+  async function connected(stop: AbortSignal, patience_ms: number | undefined): Promise<Peer> {
+    if (peer?.open) return peer
+    const waits: Promise<Peer>[] = [next.promise]
+    const { promise: stopped, reject } = Promise.withResolvers<never>()
+    const onAbort = () => reject(stop.reason)
+    stop.addEventListener('abort', onAbort, { once: true })
+    waits.push(stopped)
+    const timer =
+      patience_ms === undefined
+        ? undefined
+        : setTimeout(() => reject(new Fault('unavailable', 'the server does not answer')), patience_ms)
+    try {
+      stop.throwIfAborted()
+      return await Promise.race(waits)
+    } finally {
+      clearTimeout(timer)
+      stop.removeEventListener('abort', onAbort)
+    }
+  }
+
+  return {
+    async request(method, params, { signal: stop, patience_ms, on_progress }) {
+      const call = method.endsWith('tool') ? { ...params, call_id: randomUUID() } : params
+      for (;;) {
+        const to = await connected(stop, patience_ms)
+        try {
+          return await to.request(method, call, { signal: stop, ...(on_progress ? { on_progress } : {}) })
+        } catch (error) {
+          const lost = !to.open && error instanceof Fault && error.kind === 'unavailable'
+          if (!lost || stop.aborted) throw error
+        }
+      }
+    },
+  }
+}

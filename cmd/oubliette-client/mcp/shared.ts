@@ -1,0 +1,182 @@
+// The MCP server of all sessions of a container, in a process of its own. The supervisor hands it connections
+// (`supervise/mcp-listener.ts`). Each begins with one line that carries the key of its session; what the key may do is decided by the
+// server, as ever. Connections, and the bytes that are held for them, are bounded together.
+import { readFileSync } from 'node:fs'
+import type { Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
+import { PARENT_MS, serveSession } from './mcp.ts'
+
+const MOST_CONNECTIONS = 256
+const HELLO_MS = 10_000
+const HELLO_BYTES = 4096
+/** Of one request. */
+const REQUEST_BYTES = 8 * 1024 * 1024
+/** Of requests that have begun and not ended, and of answers that were not read: of one connection, and of all. */
+const ONE_BYTES = 16 * 1024 * 1024
+const ALL_BYTES = 64 * 1024 * 1024
+/** A droid with so much unread is not asked for more. */
+const UNREAD_BYTES = 1024 * 1024
+const WATCH_MS = 1000
+const IDLE_MS = 60_000
+
+type Hello = { api_key: string; pid: number }
+type Connection = { socket: Socket; unfinished: number; parent: string | undefined; pid: number }
+
+/** The parent of a process; undefined if it is gone. */
+function parentOf(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const [state, ppid] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return state === 'Z' || state === 'X' ? undefined : ppid
+  } catch {
+    return undefined
+  }
+}
+
+function parseHello(line: string): Hello | undefined {
+  try {
+    const { api_key, pid } = JSON.parse(line) as Partial<Hello>
+    return typeof api_key === 'string' && Number.isSafeInteger(pid) ? { api_key, pid: pid! } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The first line; the rest stays in the socket. Undefined if it does not come. */
+async function readHello(socket: Socket): Promise<Hello | undefined> {
+  const deadline = setTimeout(() => socket.destroy(), HELLO_MS)
+  let wake = () => {}
+  const onEvent = () => wake()
+  const events = ['readable', 'end', 'close']
+  for (const event of events) socket.on(event, onEvent)
+  let got = Buffer.alloc(0)
+  try {
+    for (;;) {
+      const chunk: Buffer | null = socket.read()
+      if (chunk === null) {
+        if (socket.destroyed || socket.readableEnded) return undefined
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+        continue
+      }
+      got = Buffer.concat([got, chunk])
+      const end = got.indexOf(10)
+      if (end < 0 && got.length <= HELLO_BYTES) continue
+      if (end < 0) return undefined
+      if (end + 1 < got.length) socket.unshift(got.subarray(end + 1))
+      return parseHello(got.toString('utf8', 0, end))
+    }
+  } finally {
+    clearTimeout(deadline)
+    for (const event of events) socket.off(event, onEvent)
+  }
+}
+
+/** What arrives, by whole lines: the SDK would look through an unfinished one again with every piece of it. */
+function readLines(socket: Socket, unfinished: (bytes: number) => void): Readable {
+  const lines = new Readable({ read: () => undefined })
+  let parts: Buffer[] = []
+  let bytes = 0
+  socket.on('data', (chunk: Buffer) => {
+    const end = chunk.lastIndexOf(10) + 1
+    if (end > 0) {
+      lines.push(Buffer.concat([...parts, chunk.subarray(0, end)]))
+      parts = []
+      bytes = 0
+    }
+    if (end < chunk.length) parts.push(chunk.subarray(end))
+    bytes += chunk.length - end
+    unfinished(bytes)
+  })
+  socket.once('close', () => lines.destroy())
+  return lines
+}
+
+class BoundedTransport extends StdioServerTransport {
+  readonly #bound: () => void
+  constructor(socket: Socket, unfinished: (bytes: number) => void, bound: () => void) {
+    super(readLines(socket, unfinished), socket)
+    this.#bound = bound
+  }
+  override async send(message: Parameters<StdioServerTransport['send']>[0]): Promise<void> {
+    this.#bound()
+    await super.send(message)
+  }
+}
+
+export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<void> {
+  const connections = new Set<Connection>()
+  let handed = 0
+  let idle_since = performance.now()
+
+  const heldOf = ({ socket, unfinished }: Connection) => unfinished + socket.writableLength
+  function bound(connection: Connection): void {
+    const held = heldOf(connection)
+    if (held < UNREAD_BYTES) return
+    if (held > ONE_BYTES || connection.unfinished > REQUEST_BYTES) return void connection.socket.destroy()
+    let all = 0
+    let largest = connection
+    for (const one of connections) {
+      all += heldOf(one)
+      if (heldOf(one) > heldOf(largest)) largest = one
+    }
+    if (all > ALL_BYTES) largest.socket.destroy()
+  }
+
+  async function serve(socket: Socket): Promise<void> {
+    const connection: Connection = { socket, unfinished: 0, parent: undefined, pid: 0 }
+    connections.add(connection)
+    const stop = new AbortController()
+    socket.on('error', () => socket.destroy())
+    const hello = await readHello(socket)
+    const parent = hello && parentOf(hello.pid)
+    socket.once('close', () => {
+      stop.abort()
+      connections.delete(connection)
+      idle_since = performance.now()
+    })
+    if (!hello || parent === undefined || socket.destroyed) {
+      connections.delete(connection)
+      return void socket.destroy()
+    }
+    Object.assign(connection, { parent, pid: hello.pid })
+    const unfinished = (bytes: number) => {
+      connection.unfinished = bytes
+      bound(connection)
+      if (socket.writableLength < UNREAD_BYTES) return
+      socket.pause()
+      socket.once('drain', () => socket.resume())
+    }
+    socket.write('ok\n')
+    const own = { OUBLIETTE_API_KEY: hello.api_key, OUBLIETTE_SOCKET: env.OUBLIETTE_SOCKET }
+    serveSession(own, new BoundedTransport(socket, unfinished, () => bound(connection)), stop.signal)
+  }
+
+  process.on('message', (_said, socket) => {
+    if (!socket) return
+    handed++
+    const connection = socket as Socket
+    if (connections.size >= MOST_CONNECTIONS) return void connection.destroy()
+    serve(connection).catch(() => connection.destroy())
+  })
+
+  // A bridge that was killed leaves processes that hold its connection open.
+  const watch = setInterval(
+    () => {
+      for (const connection of connections) {
+        bound(connection)
+        if (connection.pid && parentOf(connection.pid) !== connection.parent) connection.socket.destroy()
+      }
+      if (connections.size > 0) idle_since = performance.now()
+      if (performance.now() - idle_since > IDLE_MS) process.send?.({ handed })
+    },
+    Math.min(WATCH_MS, PARENT_MS),
+  )
+  await new Promise<void>((resolve) => {
+    process.once('disconnect', resolve)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+  clearInterval(watch)
+}

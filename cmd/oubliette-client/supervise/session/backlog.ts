@@ -1,0 +1,98 @@
+// What a session said and the server has not committed when its end is asked for. A turn that is stopped by `cancel` or
+// `end` may have said far more than can be sent soon: what is beyond a bound is discarded, and one event tells how much.
+// A turn that ended by itself loses nothing.
+import type { DroidEvent } from '../../../../internal/droid/droid.ts'
+import type { Journal } from '../../../../internal/supervisor/journal.ts'
+import type { Sender } from './sender.ts'
+
+const KEPT_BYTES = 64 * 1024
+const READ_BYTES = 1024 * 1024
+
+/** What a droid says. The rest is what the state of the session follows from. */
+const said = new Set(['delta', 'thought', 'message', 'tool_call', 'tool_result', 'plan', 'update'])
+/** As the journal writes it, so that not every event is parsed. */
+const typeIn = (line: string): string | undefined => /^\{"at":"[^"]*","type":"(\w+)"/.exec(line)?.[1]
+
+function withoutSeq(line: string): DroidEvent {
+  const { seq: _, ...event } = JSON.parse(line) as DroidEvent
+  return event as DroidEvent
+}
+
+export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>) {
+  let interrupted = false
+  let ending = false
+  const discarded = { events: 0, bytes: 0 }
+
+  const discard = (bytes: number) => {
+    discarded.events += 1
+    discarded.bytes += bytes
+  }
+
+  /** The events after the bound that are kept; the others are counted. */
+  function sortOut(first: number): DroidEvent[] {
+    const kept: DroidEvent[] = []
+    for (let seq = first; ; ) {
+      const batch = journal.read(seq, READ_BYTES)
+      if (!batch) return kept
+      for (const line of batch.lines) {
+        const event = said.has(typeIn(line) ?? '') ? undefined : withoutSeq(line)
+        if (event && !said.has(event.type)) kept.push(event)
+        else discard(line.length)
+      }
+      seq = batch.last_seq + 1
+    }
+  }
+
+  function cut(): void {
+    // A full disk: what waits in memory cannot be sorted out, and is little.
+    if (!journal.flush()) return
+    const bound = journal.read(journal.acked_seq + 1, KEPT_BYTES)?.last_seq ?? journal.acked_seq
+    const first = Math.max(bound, sender.sent_seq) + 1
+    if (first >= journal.next_seq) return
+    const kept = sortOut(first)
+    if (discarded.events === 0) return
+    journal.rewind(first)
+    for (const event of kept) journal.append(event)
+  }
+
+  return {
+    get ending() {
+      return ending
+    },
+    /** False: it is discarded. What follows something discarded is so too. */
+    accepts(event: DroidEvent): boolean {
+      if (!ending || !interrupted || !said.has(event.type)) return true
+      if (discarded.events === 0 && journal.backlog_bytes <= KEPT_BYTES) return true
+      discard(JSON.stringify(event).length)
+      return false
+    },
+    /** The turn does not end by itself. */
+    interrupt(): void {
+      interrupted = true
+    },
+    end(): void {
+      ending = true
+      if (interrupted && journal.backlog_bytes > KEPT_BYTES) cut()
+    },
+    /** A new turn, or a new life. */
+    reset(): void {
+      interrupted = false
+      ending = false
+      discarded.events = 0
+      discarded.bytes = 0
+    },
+    /** For the end of the session: nothing more is discarded then. */
+    takeDiscarded(): DroidEvent | undefined {
+      const { events, bytes } = discarded
+      if (events === 0) return undefined
+      discarded.events = 0
+      discarded.bytes = 0
+      return {
+        type: 'warning',
+        message: `${events} events (${bytes} bytes) were dropped: the session was ended before they were stored`,
+        dropped_events: events,
+        dropped_bytes: bytes,
+      }
+    },
+  }
+}

@@ -1,0 +1,43 @@
+// The client as containers get it: bundled from the sources of this very server, next to the Node that runs the server,
+// in a directory of the home that is mounted read-only. So client and server cannot differ in a new container, and any
+// image with glibc will do.
+import { constants, existsSync } from 'node:fs'
+import { copyFile, link, readdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { ClientInContainer } from '../../../internal/manager/container/containers.ts'
+import { containerPaths } from '../../../internal/manager/workspace/layout.ts'
+import type { Runtime } from '../../../internal/runtime/runtime.ts'
+import { bundleClient } from '../../oubliette-client/bundle.ts'
+
+const systemPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+
+export async function installClient(home: string): Promise<ClientInContainer> {
+  const { directory } = await bundleClient(join(home, 'client'))
+  const node = join(directory, 'node')
+  if (!existsSync(node)) {
+    const fresh = `${node}.${process.pid}`
+    // Another file system, or one without hard links: then it is copied.
+    await link(process.execPath, fresh).catch(() =>
+      copyFile(process.execPath, fresh, constants.COPYFILE_FICLONE),
+    )
+    await rename(fresh, node)
+  }
+  return {
+    directory,
+    command: [`${containerPaths.client}/node`, `${containerPaths.client}/client.mjs`, 'supervise'],
+    path: `${containerPaths.client}:${systemPath}`,
+  }
+}
+
+/** Clients of earlier releases that no container has mounted any more. */
+export async function removeOldClients(
+  home: string,
+  current: ClientInContainer,
+  runtime: Runtime,
+): Promise<void> {
+  const used = new Set((await runtime.owned()).flatMap(({ mounts }) => mounts ?? []))
+  if (current.directory) used.add(current.directory)
+  const root = join(home, 'client')
+  for (const name of await readdir(root))
+    if (!used.has(join(root, name))) await rm(join(root, name), { recursive: true, force: true })
+}

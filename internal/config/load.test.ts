@@ -1,0 +1,64 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { loadSettings, parseAddress, parseConfig } from './load.ts'
+
+const home = mkdtempSync(join(tmpdir(), 'oubliette-config-'))
+afterAll(() => rmSync(home, { recursive: true }))
+
+test('an empty file is all defaults; comments and trailing commas are fine', () => {
+  expect(parseConfig('', 'f').address).toBe('127.0.0.1:8080')
+  expect(parseConfig('// hi\n{"log": {"level": "debug",},}', 'f').log.level).toBe('debug')
+})
+
+test('a misspelt key is named, also deep inside', () => {
+  expect(() => parseConfig('{"adress": "x"}', 'f')).toThrow('f: unknown key "adress"')
+  expect(() => parseConfig('{"log": {"levl": "x"}}', 'f')).toThrow('f: unknown key "log.levl"')
+  expect(() => parseConfig('{"limits": {"pids": 1}}', 'f')).toThrow(/limits\.pids/)
+})
+
+test('broken JSON is told with its line', () => {
+  expect(() => parseConfig('{\n"a": }', 'f')).toThrow(/^f:2: /)
+})
+
+test.each(['8080', 'host', 'host:99999', ':80', 'a b:80'])('"%s" is no address', (address) => {
+  expect(() => parseAddress(address)).toThrow(/is not host:port/)
+})
+
+test('a credential comes from the environment, and one that is not set is not there', () => {
+  const variable = (name: string) => `$\{env:${name}}`
+  const credentials = {
+    git: { provider: 'git', key: variable('GIT_KEY') },
+    none: { provider: 'git', key: variable('NOT_SET') },
+  }
+  writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ credentials }))
+  const settings = loadSettings({ OUBLIETTE_HOME: home, GIT_KEY: 'hush' }, undefined)
+  expect([...settings.credentials.keys()]).toEqual(['git'])
+  expect(settings.warnings).toEqual([expect.stringMatching(/credential "none" is not available.*NOT_SET/)])
+  expect(settings.credentials.get('git')?.key.reveal()).toBe('hush')
+  expect(JSON.stringify([...settings.credentials])).not.toContain('hush')
+  expect(JSON.stringify(settings.config)).not.toContain('GIT_KEY')
+})
+
+test('an admin token of the wrong shape is refused without being shown', () => {
+  expect(() => loadSettings({ OUBLIETTE_HOME: home, OUBLIETTE_ADMIN_TOKEN: 'oub_hush' }, undefined)).toThrow(
+    /^OUBLIETTE_ADMIN_TOKEN is not (?!.*hush)/,
+  )
+})
+
+test('a database of the config is used when the environment names none', () => {
+  const url = (text: string | undefined) => {
+    writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ database_url: 'postgresql://config' }), {
+      mode: 0o600,
+    })
+    const settings = loadSettings(
+      { OUBLIETTE_HOME: home, ...(text ? { DATABASE_URL: text } : {}) },
+      undefined,
+    )
+    expect(JSON.stringify(settings)).not.toContain('postgresql:')
+    return settings.database_url?.reveal()
+  }
+  expect(url(undefined)).toBe('postgresql://config')
+  expect(url('postgresql://environment')).toBe('postgresql://environment')
+})

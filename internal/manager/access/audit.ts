@@ -1,0 +1,203 @@
+// The audit log. A change commits its intent before it is made and is refused if that fails, so there is no change without
+// a row; the same row is settled with the outcome afterwards. Rows of reads and of calls that were refused are written
+// after the answer. Outcomes gather for a moment and are committed together; while the database is away they wait in
+// memory. What a process leaves pending when it ends is settled as `unknown` by the next one.
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Fault, messageOf } from '../../fault.ts'
+import type { Log } from '../../log.ts'
+import { isOutage } from '../../store/errors.ts'
+import type { Db } from '../../store/open.ts'
+import {
+  type AuditRow,
+  deleteAuditBefore,
+  insertIntents,
+  pending,
+  settleAbandoned,
+  writeOutcomes,
+} from '../../store/rows/audit.ts'
+
+const gatherMs = 100
+const mostAtOnce = 500
+/** Rows of reads and refusals that wait while the database is away; further ones are lost. */
+const mostWaiting = 20_000
+/** Of intents; a change beyond them is refused. */
+const mostIntents = 20_000
+const longestPauseMs = 5_000
+
+type Call = Omit<AuditRow, 'boot' | 'seq' | 'outcome' | 'milliseconds'>
+type Ended = Call & { outcome: string; milliseconds: number }
+
+export type Intent = {
+  /** Rejects with `unavailable`: then the change must not be made. */
+  committed: Promise<void>
+  /** At most once; never waits. */
+  settle(outcome: string, milliseconds: number): void
+}
+
+export type Audit = {
+  /** A read, or a call that ended before it could change anything. */
+  record(row: Ended): void
+  begin(call: Call): Intent
+  /** Settles what former server processes left pending. */
+  settleAbandoned(): Promise<void>
+  expire(days: number): Promise<void>
+  close(): Promise<void>
+}
+
+type Waiting = { row: AuditRow; done: PromiseWithResolvers<void> }
+
+const refusal = (cause: unknown): Fault =>
+  new Fault(
+    'unavailable',
+    `the change was not made: its audit record cannot be written (${messageOf(cause)})`,
+    { hint: 'try again when the database is available', cause, retry_after_seconds: 5 },
+  )
+
+export function createAudit(db: Db, log: Log): Audit {
+  const boot = randomBytes(9).toString('base64url')
+  let seq = 0
+  const closing = new AbortController()
+  const placed = (row: Ended): AuditRow => ({ ...row, boot, seq: ++seq })
+
+  let intents: Waiting[] = []
+  let beginning: Promise<void> | undefined
+
+  async function writeIntents(batch: Waiting[]): Promise<void> {
+    try {
+      await insertIntents(
+        db,
+        batch.map(({ row }) => row),
+      )
+      for (const { done } of batch) done.resolve()
+    } catch (error) {
+      // What the database refuses of one row must not refuse the others.
+      if (batch.length > 1 && !isOutage(error)) for (const one of batch) await writeIntents([one])
+      else for (const { done } of batch) done.reject(refusal(error))
+    }
+  }
+
+  async function drainIntents(): Promise<void> {
+    while (intents.length > 0) {
+      const batch = intents.slice(0, mostAtOnce)
+      intents = intents.slice(batch.length)
+      await writeIntents(batch)
+    }
+    beginning = undefined
+  }
+
+  function commitIntent(row: AuditRow): Promise<void> {
+    if (intents.length >= mostIntents)
+      return Promise.reject(refusal(new Fault('exhausted', 'the database does not keep up')))
+    const done = Promise.withResolvers<void>()
+    intents.push({ row, done })
+    beginning ??= drainIntents()
+    return done.promise
+  }
+
+  let outcomes: AuditRow[] = []
+  let lost = 0
+  let settling: Promise<void> | undefined
+  let endGathering: (() => void) | undefined
+
+  async function gather(): Promise<void> {
+    if (closing.signal.aborted || outcomes.length >= mostAtOnce) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, gatherMs)
+    endGathering = resolve
+    await promise
+    clearTimeout(timer)
+    endGathering = undefined
+  }
+
+  /** Whether the rows are written, or will never be. */
+  async function commit(batch: AuditRow[]): Promise<boolean> {
+    try {
+      await writeOutcomes(db, batch)
+      return true
+    } catch (error) {
+      if (isOutage(error)) {
+        log.warn('failed to write audit rows, retrying', { rows: batch.length, reason: messageOf(error) })
+        return false
+      }
+      if (batch.length === 1)
+        log.error('failed to write an audit row, which is lost', {
+          request_id: batch[0]!.request_id,
+          error,
+        })
+      else for (const one of batch) if (!(await commit([one]))) return false
+      return true
+    }
+  }
+
+  async function drainOutcomes(): Promise<void> {
+    for (let pause = gatherMs; outcomes.length > 0; ) {
+      await gather()
+      const batch = outcomes.slice(0, mostAtOnce)
+      if (await commit(batch)) {
+        outcomes = outcomes.slice(batch.length)
+        pause = gatherMs
+        reportLost()
+        continue
+      }
+      if (closing.signal.aborted) {
+        log.error(
+          'failed to write audit rows before the end; changes among them will be settled as unknown',
+          {
+            rows: outcomes.length,
+          },
+        )
+        break
+      }
+      await sleep(pause, undefined, { signal: closing.signal }).catch(() => undefined)
+      pause = Math.min(pause * 2, longestPauseMs)
+    }
+    settling = undefined
+  }
+
+  function reportLost(): void {
+    if (lost > 0) log.error('failed to write audit rows of reads and refused calls', { rows: lost })
+    lost = 0
+  }
+
+  /** `kept`: the outcome of a change, which is not dropped while this process lives; there are as many as calls. */
+  function add(row: AuditRow, kept: boolean): void {
+    if (!kept && outcomes.length >= mostWaiting) {
+      lost += 1
+      return
+    }
+    outcomes.push(row)
+    if (outcomes.length >= mostAtOnce) endGathering?.()
+    settling ??= drainOutcomes()
+  }
+
+  return {
+    record: (row) => add(placed(row), false),
+    begin(call) {
+      const row = placed({ ...call, outcome: pending, milliseconds: 0 })
+      const committed = commitIntent(row)
+      return {
+        committed,
+        settle(outcome, milliseconds) {
+          const settled = { ...row, outcome, milliseconds }
+          // An intent that was given up may be written nevertheless; the change was not made.
+          committed.then(
+            () => add(settled, true),
+            () => add(settled, false),
+          )
+        },
+      }
+    },
+    async settleAbandoned() {
+      const rows = await settleAbandoned(db, boot)
+      if (rows > 0) log.warn('changes of a former server process have an unknown outcome', { rows })
+    },
+    expire: async (days) => await deleteAuditBefore(db, new Date(Date.now() - days * 86_400_000)),
+    async close() {
+      await beginning
+      closing.abort()
+      endGathering?.()
+      await settling
+    },
+  }
+}

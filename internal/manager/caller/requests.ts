@@ -1,0 +1,237 @@
+// A droid calls a caller's tool: a row and an event, and then somebody has to answer. The row is the truth: it is open
+// until it is answered, timed out or cancelled, whoever crashes meanwhile; the droid's call joins it again by its id.
+// What is kept in memory is only who waits here, and for what, so that a call that goes well needs no look at the row.
+import { randomUUID } from 'node:crypto'
+import type { Caller } from '../../auth/caller.ts'
+import { Fault, unknown } from '../../fault.ts'
+import type { Log } from '../../log.ts'
+import type { Store } from '../../store/open.ts'
+import {
+  closedAmong,
+  openRequests,
+  openRequestsShown,
+  overdueRequests,
+  type RequestEnd,
+  type RequestRow,
+  requestByCall,
+  requestById,
+} from '../../store/rows/callers.ts'
+import type { EventLog } from '../events/event-log.ts'
+import type { CallerTools, Offered } from './tools.ts'
+
+type Answer = { result: unknown } | { error: unknown }
+type Ending = { status: RequestEnd; answer: Answer | null }
+type Progress = { progress: number; total?: number; message?: string }
+type Waiter = { done: (ending: Ending) => void; progress: (update: Progress) => void }
+export type Asking = {
+  signal: AbortSignal
+  progress: (update: Progress) => void
+  cancelled: (reason: unknown) => boolean
+  /** It was refused before anybody was asked. */
+  refused: (error: unknown) => void
+}
+
+const defaultSeconds = 60
+/** Answers that came through another server are found by looking. */
+const lookMs = 5_000
+
+const textOf = (error: unknown): string => {
+  if (typeof error === 'string') return error
+  const { message } = (error ?? {}) as { message?: unknown }
+  return typeof message === 'string' ? message : JSON.stringify(error)
+}
+
+export const shownRequest = ({
+  id,
+  session_id,
+  caller_id,
+  tool,
+  arguments: args,
+  created_at,
+  deadline_at,
+}: RequestRow) => ({
+  request_id: id,
+  session_id,
+  caller_id,
+  tool,
+  arguments: args,
+  created_at,
+  deadline_at,
+})
+
+const closedWords: Record<RequestEnd, string> = {
+  answered: 'was answered already',
+  timed_out: 'has timed out',
+  cancelled: 'was cancelled',
+}
+
+export function createCallerRequests(deps: { store: Store; events: EventLog; tools: CallerTools; log: Log }) {
+  const { store, events, tools } = deps
+  const { db } = store
+  const waiting = new Map<string, { row: RequestRow; waiters: Set<Waiter> }>()
+  const looking = setInterval(() => {
+    closedAmong(db, [...waiting.keys()]).then(
+      (rows) => rows.forEach(tell),
+      (error: unknown) => deps.log.warn('open requests are not looked at', { open: waiting.size, error }),
+    )
+  }, lookMs).unref()
+
+  function tell(row: RequestRow): void {
+    const ending = { status: row.status as RequestEnd, answer: row.answer as Answer | null }
+    for (const waiter of waiting.get(row.id)?.waiters ?? []) waiter.done(ending)
+  }
+
+  /** False if it was closed before. */
+  async function close(row: RequestRow, ending: Ending, answered_by: string | null): Promise<boolean> {
+    const closed = await events.closeRequest(row.session_id, { id: row.id, ...ending, answered_by })
+    if (closed) tell({ ...row, ...ending })
+    return closed
+  }
+  const timeOut = (row: RequestRow) => close(row, { status: 'timed_out', answer: null }, null)
+  const cancel = (row: RequestRow) => close(row, { status: 'cancelled', answer: null }, null)
+
+  /** Somebody may have closed it before we began to wait. */
+  const look = async (row: RequestRow): Promise<void> => {
+    const now = await requestById(db, row.id)
+    if (now && now.status !== 'open') tell(now)
+  }
+
+  /** What the droid gets, once the request is closed. */
+  function outcome({ caller_id, tool }: RequestRow, { status, answer }: Ending): unknown {
+    if (status === 'timed_out')
+      throw new Fault('timeout', `caller "${caller_id}" did not answer ${tool} in time`)
+    if (status === 'cancelled') throw new Fault('conflict', `the call of ${tool} was cancelled`)
+    if (!answer || 'result' in answer) return answer?.result ?? null
+    return {
+      content: [{ type: 'text', text: textOf(answer.error) }],
+      structuredContent: { error: answer.error },
+      isError: true,
+    }
+  }
+
+  async function wait(
+    row: RequestRow,
+    { signal, progress, cancelled }: Asking,
+    begin: () => Promise<void>,
+  ): Promise<unknown> {
+    const { promise, resolve, reject } = Promise.withResolvers<Ending>()
+    const waiter: Waiter = { done: resolve, progress }
+    const entry = waiting.get(row.id) ?? { row, waiters: new Set() }
+    waiting.set(row.id, entry)
+    entry.waiters.add(waiter)
+    const troubled = (error: unknown) =>
+      deps.log.warn('a request is not closed', { request_id: row.id, error })
+    const timer = setTimeout(
+      () =>
+        void timeOut(row)
+          .then((closed) => (closed ? undefined : look(row)))
+          .catch(troubled),
+      Math.max(0, Date.parse(row.deadline_at) - Date.now()),
+    )
+    // A connection that is lost leaves the request open: whoever asked comes back for it.
+    const onAbort = () => {
+      if (cancelled(signal.reason)) void cancel(row).catch(troubled)
+      reject(signal.reason)
+    }
+    try {
+      await begin()
+      if (signal.aborted) onAbort()
+      else signal.addEventListener('abort', onAbort, { once: true })
+      return outcome(row, await promise)
+    } finally {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', onAbort)
+      entry.waiters.delete(waiter)
+      if (entry.waiters.size === 0) waiting.delete(row.id)
+    }
+  }
+
+  async function ask(
+    { session_id, project_id }: { session_id: string; project_id: string },
+    name: string,
+    args: Record<string, unknown>,
+    call_id: string | undefined,
+    how: Asking,
+  ): Promise<unknown> {
+    let offer: Offered
+    try {
+      offer = await tools.find(session_id, name)
+      await tools.checkArguments(project_id, offer, args)
+    } catch (error) {
+      // The tool may be gone or another one by now, and the call from before that still be open.
+      const before = call_id ? await requestByCall(db, session_id, call_id) : undefined
+      if (before) return await wait(before, how, () => look(before))
+      how.refused(error)
+      throw error
+    }
+    const created = Date.now()
+    const row: RequestRow = {
+      id: randomUUID(),
+      session_id,
+      caller_id: offer.caller.caller_id,
+      tool: offer.tool.name,
+      arguments: args,
+      call_id: call_id ?? randomUUID(),
+      status: 'open',
+      answer: null,
+      answered_by: null,
+      created_at: new Date(created).toISOString(),
+      deadline_at: new Date(created + (offer.tool.timeout_seconds ?? defaultSeconds) * 1000).toISOString(),
+      answered_at: null,
+    }
+    let known = false
+    // Waiting begins before the commit: the answer may be here before we are told that it was asked.
+    const answered = await wait(row, how, async () => {
+      known = !(await events.ask(row))
+      if (known) throw new Fault('conflict', 'asked before')
+    }).catch((error: unknown) => {
+      if (!known) throw error
+    })
+    if (!known) return answered
+    const before = await requestByCall(db, session_id, row.call_id)
+    if (!before) throw unknown('session', session_id)
+    return await wait(before, how, () => look(before))
+  }
+
+  /** The request, if this caller may answer it. */
+  async function own(caller: Caller, session_id: string, request_id: string): Promise<RequestRow> {
+    const row = waiting.get(request_id)?.row ?? (await requestById(db, request_id))
+    if (!row || row.session_id !== session_id) throw unknown('request', request_id)
+    const declared_by = await tools.declaredBy(session_id, row.caller_id)
+    // What nobody answers for may be answered by whoever may write here.
+    if (declared_by !== undefined && declared_by !== caller.id)
+      throw new Fault('forbidden', `request ${request_id} is for caller "${row.caller_id}", which is not you`)
+    return row
+  }
+
+  async function refuse(request_id: string): Promise<never> {
+    const now = await requestById(db, request_id)
+    const end = now?.status === 'open' ? 'timed_out' : ((now?.status ?? 'cancelled') as RequestEnd)
+    throw new Fault('conflict', `request ${request_id} ${closedWords[end]}`)
+  }
+
+  return {
+    ask,
+    async answer(caller: Caller, session_id: string, request_id: string, answer: Answer): Promise<void> {
+      const row = await own(caller, session_id, request_id)
+      if (!(await close(row, { status: 'answered', answer }, caller.id))) await refuse(request_id)
+    },
+    async progress(caller: Caller, session_id: string, request_id: string, update: Progress) {
+      const row = await own(caller, session_id, request_id)
+      const waiters = waiting.get(row.id)?.waiters
+      if (!waiters && (await requestById(db, row.id))?.status !== 'open') await refuse(request_id)
+      for (const waiter of waiters ?? []) waiter.progress(update)
+    },
+    shown: (session_ids: string[]) => openRequestsShown(db, session_ids),
+    /** Deadlines are in rows; whoever was waiting for them may be gone. */
+    async expire() {
+      for (const row of await overdueRequests(db, 1000)) await timeOut(row)
+    },
+    /** Nobody waits for them any more: their session is over. */
+    async cancelAll(session_id: string) {
+      for (const row of await openRequests(db, [session_id])) await cancel(row)
+    },
+    stop: () => clearInterval(looking),
+  }
+}
+export type CallerRequests = ReturnType<typeof createCallerRequests>

@@ -1,0 +1,179 @@
+// Tools that callers offer to the droids of a session. A name is `{caller_id}_{name}` and can stand for nothing else;
+// a schema is checked when it is declared, arguments when the tool is called, before the caller is bothered.
+import { Fault } from '../../fault.ts'
+import type { Db, Store } from '../../store/open.ts'
+import { type CallerRow, callersOf, saveCaller } from '../../store/rows/callers.ts'
+import type { CallerTool } from '../../store/schema.ts'
+
+/** Schemas come from tenants: what they cost is bounded, and each project (`tenant`) waits for its own only. */
+export type SchemaCheck = {
+  /** Throws a fault if it is not a schema, or not one that can be used. */
+  declare(tenant: string, schema: Record<string, unknown>): Promise<void>
+  /** What is wrong with the value, or nothing. Throws a fault if that cannot be told within the deadline. */
+  validate(
+    tenant: string,
+    schema: Record<string, unknown>,
+    value: unknown,
+  ): string | undefined | Promise<string | undefined>
+}
+
+export type Declaration = { caller_id: string; tools: CallerTool[] }
+export type Offered = { caller: CallerRow; tool: CallerTool; name: string }
+
+const longestName = 64
+/** All tools of one declaration, and of all callers of a session, as JSON. They are listed to the droid in one frame. */
+const declarationBytes = 1024 * 1024
+const sessionBytes = 4 * 1024 * 1024
+const reserved = /^(oubliette|mcp)(_|$)/i
+
+export const nameOf = (caller_id: string, tool: string) => `${caller_id}_${tool}`
+
+const bytesOf = (tools: CallerTool[]): number => Buffer.byteLength(JSON.stringify(tools))
+
+/** A fault of one schema, with its place in the declaration. */
+const placed = (at: number, error: unknown): unknown =>
+  error instanceof Fault
+    ? new Fault(error.kind, `caller_tools[${at}].inputSchema: ${error.message}`, {
+        cause: error,
+        ...(error.hint ? { hint: error.hint } : {}),
+      })
+    : error
+
+/** All that is wrong with a declaration by itself. */
+export async function checkDeclaration(
+  { caller_id, tools }: Declaration,
+  tenant: string,
+  schema: SchemaCheck,
+): Promise<void> {
+  if (reserved.test(caller_id))
+    throw new Fault('invalid', `caller_id "${caller_id}" is taken by Oubliette itself`)
+  const seen = new Set<string>()
+  for (const tool of tools) {
+    const name = nameOf(caller_id, tool.name)
+    if (seen.has(name)) throw new Fault('invalid', `caller_tools has "${tool.name}" twice`)
+    if (name.length > longestName)
+      throw new Fault('invalid', `the tool name "${name}" is longer than ${longestName} characters`)
+    if (name.startsWith('mcp__') || name.startsWith('oubliette_'))
+      throw new Fault('invalid', `the tool name "${name}" would shadow another tool`)
+    seen.add(name)
+  }
+  if (bytesOf(tools) > declarationBytes)
+    throw new Fault('invalid', `caller_tools is larger than ${declarationBytes} bytes`)
+  for (const [at, tool] of tools.entries()) {
+    if (tool.inputSchema.type !== 'object') throw placed(at, new Fault('invalid', 'must have type "object"'))
+    try {
+      await schema.declare(tenant, tool.inputSchema)
+    } catch (error) {
+      throw placed(at, error)
+    }
+  }
+}
+
+const offers = (caller: CallerRow): Offered[] =>
+  caller.tools.map((tool) => ({ caller, tool, name: nameOf(caller.caller_id, tool.name) }))
+
+const rememberAtMost = 10_000
+const rememberMs = 5_000
+
+export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
+  const { db } = deps.store
+  // For a moment only: another server may be told of other tools.
+  const known = new Map<string, { callers: Promise<CallerRow[]>; until: number }>()
+
+  function callers(session_id: string): Promise<CallerRow[]> {
+    const remembered = known.get(session_id)
+    if (remembered && remembered.until > Date.now()) return remembered.callers
+    known.delete(session_id)
+    if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
+    const read = callersOf(db, session_id)
+    known.set(session_id, { callers: read, until: Date.now() + rememberMs })
+    read.catch(() => known.delete(session_id))
+    return read
+  }
+
+  /** Within the transaction that the declaration came with. What the caller declared before is replaced. */
+  async function declare(
+    trx: Db,
+    session_id: string,
+    declared_by: string,
+    declaration: Declaration,
+  ): Promise<void> {
+    const names = new Set(declaration.tools.map((tool) => nameOf(declaration.caller_id, tool.name)))
+    let bytes = bytesOf(declaration.tools)
+    for (const caller of await callersOf(trx, session_id)) {
+      if (caller.caller_id === declaration.caller_id) {
+        if (caller.declared_by !== declared_by)
+          throw new Fault(
+            'conflict',
+            `caller_id "${caller.caller_id}" of this session belongs to somebody else`,
+            { hint: 'choose another caller_id' },
+          )
+        continue
+      }
+      bytes += bytesOf(caller.tools)
+      if (bytes > sessionBytes)
+        throw new Fault(
+          'exhausted',
+          `the tools that callers offer to this session are larger than ${sessionBytes} bytes`,
+          { hint: 'declare fewer tools, or tools with smaller schemas' },
+        )
+      // `a_b` with `c` and `a` with `b_c` are the same name.
+      const clash = offers(caller).find(({ name }) => names.has(name))
+      if (clash)
+        throw new Fault(
+          'conflict',
+          `the tool name "${clash.name}" is offered by caller "${caller.caller_id}" already`,
+        )
+    }
+    await saveCaller(trx, { session_id, declared_by, ...declaration })
+  }
+
+  async function offered(session_id: string): Promise<Offered[]> {
+    return (await callers(session_id)).flatMap(offers)
+  }
+
+  /** By its whole name, or by its bare one where that is not ambiguous. */
+  async function find(session_id: string, name: string): Promise<Offered> {
+    const all = await offered(session_id)
+    const exact = all.find((offer) => offer.name === name)
+    const bare = all.filter((offer) => offer.tool.name === name)
+    const found = exact ?? (bare.length === 1 ? bare[0] : undefined)
+    if (found) return found
+    throw new Fault('not_found', `no caller tool "${name}"`, {
+      hint:
+        all.length > 0
+          ? `there are ${all.map((offer) => offer.name).join(', ')}`
+          : 'no caller offers tools to this session',
+    })
+  }
+
+  async function checkArguments(project_id: string, { tool, name }: Offered, args: unknown): Promise<void> {
+    let wrong: string | undefined
+    try {
+      wrong = await deps.schema.validate(project_id, tool.inputSchema, args)
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error
+      throw new Fault(error.kind, `inputSchema of ${name}: ${error.message}`, {
+        cause: error,
+        ...(error.hint ? { hint: error.hint } : {}),
+      })
+    }
+    if (wrong) throw new Fault('invalid', `${name}: ${wrong}`)
+  }
+
+  return {
+    check: (declaration: Declaration, project_id: string) =>
+      checkDeclaration(declaration, project_id, deps.schema),
+    declare,
+    /** After the commit of a declaration. */
+    changed: (session_id: string) => void known.delete(session_id),
+    offered,
+    find,
+    /** Who answers for a caller's tools. It is whoever declared them first, for as long as the session is there. */
+    async declaredBy(session_id: string, caller_id: string): Promise<string | undefined> {
+      return (await callers(session_id)).find((caller) => caller.caller_id === caller_id)?.declared_by
+    },
+    checkArguments,
+  }
+}
+export type CallerTools = ReturnType<typeof createCallerTools>

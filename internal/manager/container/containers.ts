@@ -1,0 +1,234 @@
+// The one container of a project: made when wanted, hardened, compared with its spec. `wanted` in the row is what
+// somebody asked for; the engine is asked what is. Concurrent starts of one project share one start.
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import type { Config } from '../../config/load.ts'
+import { Fault, messageOf } from '../../fault.ts'
+import { isProxied } from '../../git/remote.ts'
+import { defaultWorkspace } from '../../ids.ts'
+import type { KeyedQueue } from '../../lib/keyed-queue.ts'
+import type { Log } from '../../log.ts'
+import type { ContainerSpec, ContainerState, Runtime } from '../../runtime/runtime.ts'
+import type { Store } from '../../store/open.ts'
+import { type ProjectWithContainer, saveContainer } from '../../store/rows/projects.ts'
+import { recentWorkspaces } from '../../store/rows/workspaces.ts'
+import { requireStartable } from '../disk/limit.ts'
+import { effectiveLimits, type Projects } from '../project/projects.ts'
+import { type Directories, type Repaired, type Tampered, tamperedFault } from '../workspace/directories.ts'
+import { containerPaths, type Layout } from '../workspace/layout.ts'
+import type { ContainerEnds } from './ends.ts'
+import { type Pause, pausedFault } from './pause.ts'
+import { groupsOf } from './user.ts'
+
+export type Progress = (message: string) => void
+
+/** What every container runs as its main process, and what is mounted for it. */
+export type ClientInContainer = { command: string[]; directory: string | undefined; path: string }
+
+export type ContainersDeps = {
+  store: Store
+  runtime: Runtime
+  config: Config
+  layout: Layout
+  directories: Directories
+  serial: KeyedQueue
+  projects: Projects
+  owner: { uid: number; gid: number }
+  client: ClientInContainer
+  log: Log
+  /** Projects whose remote is not cloned yet. */
+  preparing: ReadonlySet<string>
+  /** Runs after a container was started, before the start is answered. */
+  prepare: (project: ProjectWithContainer, progress: Progress, signal: AbortSignal) => Promise<void>
+  /** What `prepare` did not come to, because the start failed. */
+  unprepared: (project_id: string, error: string) => Promise<void>
+  /** Makes the project's socket in its directory, so that the main process finds it. */
+  listen: (project_id: string) => Promise<void>
+  /** It was stopped on purpose: what lived in it is told so. */
+  onStop: (project_id: string) => Promise<void>
+  ends: Pick<ContainerEnds, 'note'>
+  paused: Pick<Pause, 'seen'>
+  /** Throws while the disk of the server is nearly full. */
+  requireFree: () => void
+}
+
+// No caller's signal: a start may be shared, and one who goes away does not end it for the others.
+type StartOptions = {
+  recreate?: boolean
+  /** Somebody asked for the start itself: its crashes are counted anew. What only needs a container forgives none. */
+  forgive?: boolean
+  progress?: Progress
+}
+
+/** Workspaces other than the default one that are not directories do not keep the container from starting. */
+export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaired[] }
+
+/** Workspaces that a start looks at; any other is looked at when it is used. */
+const mostWorkspaces = 1000
+
+export function createContainers(deps: ContainersDeps) {
+  const { store, runtime, config, layout, projects, directories } = deps
+  const starting = new Map<string, Promise<Started>>()
+
+  async function imageOf(
+    project: ProjectWithContainer,
+    { progress }: StartOptions,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const wanted = project.image ?? project.container_type
+    const found = await runtime.resolveImage(wanted)
+    if (found) return found
+    if (project.image)
+      throw new Fault('not_found', `the engine has no image "${project.image}"`, {
+        hint: 'pull or build it, or name another with project update',
+      })
+    progress?.(`building the image of container type ${wanted}`)
+    const { reference } = await runtime.build(wanted, { progress, signal })
+    return reference
+  }
+
+  function specOf(project: ProjectWithContainer, image: string): ContainerSpec {
+    const limits = effectiveLimits(config, project)
+    const mount = (source: string, target: string, read_only = false) => ({ source, target, read_only })
+    const mounts = [
+      mount(layout.workspaces(project.id), containerPaths.workspaces),
+      mount(layout.droidHome(project.id), containerPaths.home),
+      // Connecting needs no write access, and nobody inside can replace the socket.
+      mount(layout.socketDir(project.id), containerPaths.socket, true),
+    ]
+    if (deps.client.directory) mounts.push(mount(deps.client.directory, containerPaths.client, true))
+    if (project.image !== null) mounts.push(mount(layout.groups(project.id), containerPaths.groups, true))
+    return {
+      project_id: project.id,
+      image,
+      command: deps.client.command,
+      user: `${deps.owner.uid}:${deps.owner.gid}`,
+      env: {
+        HOME: containerPaths.home,
+        LANG: 'C.UTF-8',
+        PATH: deps.client.path,
+        OUBLIETTE_PROJECT_ID: project.id,
+        // Where it goes through the server: git in the container is told so by the supervisor.
+        ...(project.remote_url && isProxied(project.remote_url)
+          ? { OUBLIETTE_REMOTE_URL: project.remote_url }
+          : {}),
+      },
+      mounts,
+      working_dir: `${containerPaths.workspaces}/${defaultWorkspace}`,
+      network: project.network,
+      dns_servers: config.dns_servers,
+      memory_mb: limits.memory_mb,
+      cpus: limits.cpus,
+      pids: limits.pids,
+      file_mb: limits.disk_mb,
+      read_only_root: project.image === null,
+    }
+  }
+
+  /** Refuses while the default workspace is no directory: the main process starts in it. */
+  async function inspectWorkspaces(project_id: string, ids: string[]): Promise<Tampered[]> {
+    const tampered = await directories.tampered(project_id, ids)
+    const first = tampered.find(({ workspace_id }) => workspace_id === defaultWorkspace)
+    if (first) throw tamperedFault(first)
+    for (const one of tampered) deps.log.warn('a workspace is not a directory', { project_id, ...one })
+    return tampered
+  }
+
+  /** For whoever has the project's turn; `signal` is the turn's. */
+  async function bringUp(project_id: string, options: StartOptions, signal: AbortSignal): Promise<Started> {
+    const project = await projects.require(project_id)
+    const ids = await recentWorkspaces(store.db, project_id, mostWorkspaces)
+    await directories.ensureProject(project_id)
+    // Before anything is noted: a refusal changes nothing about a container that runs.
+    const before = await runtime.inspect(project_id)
+    if (!options.recreate && before?.status === 'paused') {
+      await deps.paused.seen(project_id, true)
+      throw pausedFault()
+    }
+    let tampered = options.recreate ? [] : await inspectWorkspaces(project_id, ids)
+    await deps.ends.note(project, before)
+    await saveContainer(store.db, project_id, {
+      wanted: 'running',
+      ...(options.forgive ? { failures: 0 } : {}),
+    })
+    try {
+      const spec = specOf(project, await imageOf(project, options, signal))
+      await mkdir(layout.socketDir(project_id), { recursive: true })
+      await chmod(layout.socketDir(project_id), 0o755)
+      if (project.image !== null) await writeFile(layout.groups(project_id), groupsOf(deps.owner))
+      await deps.listen(project_id)
+      const existing = await runtime.inspect(project_id)
+      const stale = existing && existing.status !== 'running' && existing.spec_hash !== runtime.specHash(spec)
+      if (existing && (options.recreate || stale)) await runtime.remove(project_id)
+      // Now that nothing runs in it which could tamper again.
+      const repaired = options.recreate ? await directories.repair(project_id, ids) : []
+      if (options.recreate) tampered = await inspectWorkspaces(project_id, ids)
+      signal.throwIfAborted()
+      const state = await runtime.start(spec)
+      await saveContainer(store.db, project_id, {
+        status: 'running',
+        reason: null,
+        container_id: state.id,
+        spec_hash: state.spec_hash,
+        memory_mb: state.memory_mb,
+      })
+      await deps.paused.seen(project_id, false)
+      await deps.prepare(project, options.progress ?? (() => undefined), signal)
+      signal.throwIfAborted()
+      return { ...state, tampered, repaired }
+    } catch (error) {
+      await saveContainer(store.db, project_id, { status: 'failed', reason: messageOf(error) })
+      // What is only unavailable may be there in a moment: the reconciler tries again.
+      if (!(error instanceof Fault && error.kind === 'unavailable'))
+        await deps.unprepared(project_id, messageOf(error))
+      throw error
+    }
+  }
+
+  async function requireDisk(project_id: string): Promise<void> {
+    const project = await projects.require(project_id)
+    requireStartable(config, project)
+    if (project.container_status !== 'running') deps.requireFree()
+  }
+
+  async function start(project_id: string, options: StartOptions = {}): Promise<Started> {
+    if (options.forgive) await saveContainer(store.db, project_id, { failures: 0 })
+    return await share(project_id, options)
+  }
+
+  /** By all who want it at the same moment. A `recreate` is never shared with a plain start. */
+  function share(project_id: string, options: StartOptions): Promise<Started> {
+    const under = starting.get(project_id)
+    if (under && !options.recreate) return under
+    const mine = deps.serial(project_id, async (signal) => {
+      await requireDisk(project_id)
+      return await bringUp(project_id, options, signal)
+    })
+    starting.set(project_id, mine)
+    const over = () => {
+      if (starting.get(project_id) === mine) starting.delete(project_id)
+    }
+    mine.then(over, over)
+    return mine
+  }
+
+  async function stop(project_id: string, grace_seconds: number): Promise<void> {
+    // A clone may take minutes; whoever stops the container does not wait for it.
+    if (deps.preparing.has(project_id))
+      deps.serial.interrupt(project_id, new Fault('conflict', 'the container is being stopped'))
+    await deps.serial(project_id, async () => {
+      const { container_status } = await projects.require(project_id)
+      await saveContainer(store.db, project_id, { wanted: 'stopped' })
+      await runtime.stop(project_id, grace_seconds)
+      await deps.onStop(project_id)
+      await saveContainer(store.db, project_id, {
+        status: container_status === 'absent' ? 'absent' : 'stopped',
+        reason: null,
+        failures: 0,
+      })
+      await deps.paused.seen(project_id, false)
+    })
+  }
+
+  return { start, bringUp, stop, specOf, inspect: (project_id: string) => runtime.inspect(project_id) }
+}
+export type Containers = ReturnType<typeof createContainers>

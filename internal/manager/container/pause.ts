@@ -1,0 +1,72 @@
+// Paused containers: by `container pause`, or by hand in the engine. Nothing in them runs and nothing is lost: sessions
+// stay as they are, what is said to them waits, and only `unpause`, `stop`, `start` with `recreate` or a delete change it.
+import { Fault } from '../../fault.ts'
+import type { KeyedQueue } from '../../lib/keyed-queue.ts'
+import type { Runtime } from '../../runtime/runtime.ts'
+import type { Store } from '../../store/open.ts'
+import { allProjects, saveContainer } from '../../store/rows/projects.ts'
+import type { Projects } from '../project/projects.ts'
+
+export const pausedReason = 'the container is paused; container unpause resumes it'
+
+export const pausedFault = () =>
+  new Fault('conflict', 'the container is paused', { hint: 'container unpause resumes it' })
+
+type Deps = {
+  store: Store
+  runtime: Runtime
+  serial: KeyedQueue
+  projects: () => Projects
+  /** What waited for it can be sent. */
+  soon: (project_id: string) => void
+}
+
+export function createPause({ store, runtime, serial, projects, soon }: Deps) {
+  const paused = new Set<string>()
+
+  /** As the engine has it. */
+  async function seen(project_id: string, is_paused: boolean): Promise<void> {
+    if (is_paused === paused.has(project_id)) return
+    if (is_paused) {
+      paused.add(project_id)
+      await saveContainer(store.db, project_id, { status: 'paused', reason: pausedReason })
+      return
+    }
+    paused.delete(project_id)
+    soon(project_id)
+  }
+
+  return {
+    is: (project_id: string): boolean => paused.has(project_id),
+    require(project_id: string): void {
+      if (paused.has(project_id)) throw pausedFault()
+    },
+    seen,
+    async pause(project_id: string): Promise<void> {
+      await projects().require(project_id)
+      await serial(project_id, async () => {
+        const state = await runtime.inspect(project_id)
+        if (state?.status !== 'running' && state?.status !== 'paused')
+          throw new Fault('conflict', 'the container is not running', { hint: 'container start starts it' })
+        await runtime.pause(project_id)
+        await seen(project_id, true)
+      })
+    },
+    /** Nothing happens if it is not paused. */
+    async unpause(project_id: string): Promise<void> {
+      await projects().require(project_id)
+      await serial(project_id, async () => {
+        await runtime.unpause(project_id)
+        if (paused.has(project_id))
+          await saveContainer(store.db, project_id, { status: 'running', reason: null })
+        await seen(project_id, false)
+      })
+    },
+    /** What the rows say, until the engine is looked at. */
+    async load(): Promise<void> {
+      for (const { id, container_status } of await allProjects(store.db))
+        if (container_status === 'paused') paused.add(id)
+    },
+  }
+}
+export type Pause = ReturnType<typeof createPause>

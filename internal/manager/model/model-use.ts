@@ -1,0 +1,91 @@
+// What sessions use of models: which provider a droid gets, and what its requests are held to. What they may cost, and did
+// cost, is `spending.ts`.
+import type { Config, Credential } from '../../config/load.ts'
+import type { ModelProvider } from '../../config/models.ts'
+import { Fault, unknown } from '../../fault.ts'
+import type { Log } from '../../log.ts'
+import { chooseProvider, remedy } from '../../models/providers/credentials.ts'
+import { createGateway, type Gateway } from '../../models/proxy.ts'
+import type { Store } from '../../store/open.ts'
+import { type ModelRules, projectModelRules } from '../../store/rows/spending.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { createSpending } from './spending.ts'
+
+type Known = { config: Config; credentials: ReadonlyMap<string, Credential> }
+
+/** Nothing for a droid that asks no model of ours; a fault that names the missing key for one that cannot work. */
+export function providerOf(
+  { config, credentials }: Known,
+  project: { credential_refs: string[] },
+  droid: string,
+): ModelProvider | undefined {
+  const wanted = config.droids[droid]?.providers ?? []
+  const first = wanted[0]
+  if (!first) return undefined
+  const chosen = chooseProvider(credentials, project.credential_refs, wanted)
+  if (chosen) return chosen
+  throw new Fault(
+    'unavailable',
+    `droid "${droid}" needs a key for ${wanted.join(' or ')}, and there is none`,
+    {
+      hint: remedy(first),
+    },
+  )
+}
+
+const rememberMs = 1_000
+const rememberAtMost = 10_000
+
+/** Every request to a model asks for them; what another server changes is known a second later. */
+function createRules(store: Store) {
+  const known = new Map<string, ModelRules & { until: number }>()
+  return async (project_id: string): Promise<ModelRules> => {
+    const remembered = known.get(project_id)
+    if (remembered && remembered.until > Date.now()) return remembered
+    known.delete(project_id)
+    const row = await projectModelRules(store.db, project_id)
+    if (!row) throw unknown('project', project_id)
+    if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
+    known.set(project_id, { ...row, until: Date.now() + rememberMs })
+    return row
+  }
+}
+
+export function createModelUse(
+  deps: Known & {
+    store: Store
+    sessions: Sessions
+    log: Log
+    home: string
+    /** Whose key it is. */
+    identify: (project_id: string, key: string) => Promise<{ session_id: string }>
+    pace: (project_id: string, weight: number) => number
+  },
+): Gateway & { sweep(): Promise<void> } {
+  const { config } = deps
+  const spending = createSpending(deps)
+  const rulesOf = createRules(deps.store)
+  const gateway = createGateway({
+    credentials: deps.credentials,
+    prices: config,
+    hosted_tools: config.hosted_tools,
+    log: deps.log,
+    pace: deps.pace,
+    async admit(project_id, key) {
+      const [{ session_id }, { credential_refs, network }] = await Promise.all([
+        deps.identify(project_id, key),
+        rulesOf(project_id),
+      ])
+      return { project_id, session_id, credential_refs, network }
+    },
+    reserve: ({ project_id, session_id }, what) => spending.reserve({ project_id, session_id, ...what }),
+  })
+  return {
+    ...gateway,
+    sweep: spending.sweep,
+    async close() {
+      await gateway.close()
+      spending.close()
+    },
+  }
+}

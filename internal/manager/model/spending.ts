@@ -1,0 +1,141 @@
+// The money of projects, held in rows: a request to a model reserves what it may cost at most before it is sent, and is
+// settled with what it did cost in the transaction that records its usage. While its process lives it renews the lease of
+// its reservations. What a dead process left is charged in full by the sweep: the request may have been answered.
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../../config/load.ts'
+import { Fault, messageOf, unknown } from '../../fault.ts'
+import type { Log } from '../../log.ts'
+import type { ModelUsage } from '../../models/usage/charge.ts'
+import type { Db, Store } from '../../store/open.ts'
+import * as rows from '../../store/rows/spending.ts'
+import type { Sessions } from '../session/sessions.ts'
+
+const lease_seconds = 60
+const renew_ms = 15_000
+
+type Deps = {
+  store: Store
+  config: Config
+  sessions: Sessions
+  log: Log
+  /** Names the home, which one process at a time uses. */
+  home: string
+}
+type Usage = Omit<ModelUsage, 'provider'> & { provider: string }
+type Ended = { id: string; project_id: string; session_id: string }
+type What = { project_id: string; session_id: string; provider: string; model: string; usd: number }
+
+function refusal({ spent_usd, reserved_usd, limit_usd }: rows.Admission): Fault {
+  if (spent_usd >= limit_usd)
+    return new Fault(
+      'exhausted',
+      `the project has cost ${spent_usd.toFixed(2)} US dollars, and may cost ${limit_usd}`,
+      { hint: 'raise limits.max_cost_usd' },
+    )
+  return new Fault(
+    'unavailable',
+    `requests under way may cost ${reserved_usd.toFixed(2)} US dollars, all that is left of max_cost_usd (${limit_usd})`,
+    { hint: 'wait for them, or raise limits.max_cost_usd', retry_after_seconds: 2 },
+  )
+}
+
+export function createSpending({ store, config, sessions, log, home }: Deps) {
+  const holder = { home, process: randomUUID() }
+  const held = new Set<string>()
+  /** By project: requests that are answered already, while that is being written. */
+  const settling = new Map<string, Set<Promise<void>>>()
+
+  const event = (usage: Usage) => ({
+    type: 'usage',
+    at: new Date().toISOString(),
+    data: { source: 'gateway', ...usage },
+  })
+
+  /**
+   * Ends a reservation, and records what it cost. `is_held`: it is this process's own request, which counts also if the
+   * reservation is gone, lost with the database or charged by a sweep after a long pause: too much is better than nothing.
+   */
+  async function charge(ended: Ended, usage: Usage, is_held: boolean): Promise<void> {
+    const { id, project_id, session_id } = ended
+    const ends = async (trx: Db) => (await rows.deleteReservation(trx, id)) || is_held
+    try {
+      await sessions.change(session_id, async (trx, _row, write) => {
+        if (await ends(trx)) await write([event(usage)])
+      })
+    } catch (error) {
+      if (!(error instanceof Fault) || error.kind !== 'not_found') throw error
+      // The session was deleted meanwhile; what it cost is not.
+      await store.transact(async (trx) => {
+        if (await ends(trx)) await rows.addCost(trx, project_id, usage.cost_usd)
+      })
+    }
+  }
+
+  async function admit(reservation: rows.NewReservation): Promise<void> {
+    const { project_id } = reservation
+    const limit = config.limits.max_cost_usd
+    const ask = async () => {
+      const admission = await rows.reserveModelCost(store.db, reservation, limit, lease_seconds)
+      if (!admission) throw unknown('project', project_id)
+      return admission
+    }
+    const first = await ask()
+    if (first.admitted) return
+    // The droid has its answer before the reservation of that is settled.
+    const ending = settling.get(project_id)
+    if (!ending) throw refusal(first)
+    await Promise.allSettled(ending)
+    const second = await ask()
+    if (!second.admitted) throw refusal(second)
+  }
+
+  async function reserve({ project_id, session_id, provider, model, usd }: What) {
+    const id = randomUUID()
+    const reservation = { id, project_id, session_id, provider, model, amount_usd: usd, ...holder }
+    await admit(reservation)
+    held.add(id)
+    /** Not renewed any more: if this fails, the sweep charges it in full. */
+    const end = async (work: Promise<void>) => {
+      held.delete(id)
+      const mine = settling.get(project_id) ?? new Set()
+      settling.set(project_id, mine.add(work))
+      await work.finally(() => {
+        mine.delete(work)
+        if (mine.size === 0) settling.delete(project_id)
+      })
+    }
+    return {
+      settle: (usage: ModelUsage) => end(charge(reservation, usage, true)),
+      release: () => end(rows.deleteReservation(store.db, id).then(() => undefined)),
+    }
+  }
+
+  async function sweep(): Promise<void> {
+    for (const dead of await rows.deadReservations(store.db, holder)) {
+      const { provider, model, amount_usd } = dead
+      log.warn('a model request was cut off with its server, and is charged in full', {
+        session_id: dead.session_id,
+        provider,
+        model,
+        cost_usd: amount_usd,
+      })
+      const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 }
+      // One that cannot be charged must not keep the others from it; it is tried again by the next sweep.
+      await charge(dead, { provider, model, ...none, cost_usd: amount_usd, estimated: true }, false).catch(
+        (error: unknown) => log.error('failed to charge a reservation', { id: dead.id, error }),
+      )
+    }
+  }
+
+  const renewing = setInterval(() => {
+    if (held.size === 0) return
+    rows
+      .renewReservations(store.db, [...held], lease_seconds)
+      .catch((error: unknown) =>
+        log.warn('failed to renew the reservations of model requests', { reason: messageOf(error) }),
+      )
+  }, renew_ms)
+  renewing.unref()
+
+  return { reserve, sweep, close: () => clearInterval(renewing) }
+}

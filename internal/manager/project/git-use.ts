@@ -1,0 +1,64 @@
+// What git in containers may use: sessions with their own key, and the commands that the server itself runs with a key that
+// ends with them.
+import type { Credential } from '../../config/load.ts'
+import { Fault } from '../../fault.ts'
+import { createGitKeys, type GitKeys } from '../../git/keys.ts'
+import { createGitProxy, type GitProxy } from '../../git/proxy.ts'
+import { gitCredential, isProxied, services } from '../../git/remote.ts'
+import type { Log } from '../../log.ts'
+import { isOver } from '../../store/rows/session/sessions.ts'
+import type { Committed } from '../events/log-writer.ts'
+import type { Projects } from './projects.ts'
+
+export type GitUse = Pick<GitProxy, 'accept' | 'close'> & {
+  issue: GitKeys['issue']
+  onCommit(committed: Committed): void
+}
+
+export function createGitUse(deps: {
+  projects: Projects
+  credentials: ReadonlyMap<string, Credential>
+  log: Log
+  identify: (project_id: string, key: string) => Promise<{ session_id: string }>
+  pace: (project_id: string, weight: number) => number
+}): GitUse {
+  const keys = createGitKeys((holder) => proxy.end(holder))
+  const proxy = createGitProxy({
+    log: deps.log,
+    pace: deps.pace,
+    async admit(project_id, key) {
+      const issued = keys.find(project_id, key)
+      if (issued) return issued
+      const { session_id } = await deps.identify(project_id, key)
+      return { holder: session_id, allowed: services }
+    },
+    async remote(project_id) {
+      const { remote_url, credential_refs } = await deps.projects.require(project_id)
+      return { remote_url, credential: gitCredential(deps.credentials, credential_refs) }
+    },
+  })
+  return {
+    accept: proxy.accept,
+    close: proxy.close,
+    issue: keys.issue,
+    onCommit({ rows }) {
+      for (const { id, status } of rows) if (isOver(status)) proxy.end(id)
+    },
+  }
+}
+
+/** A git credential is sent over HTTP only. */
+export function checkRemote(
+  remote: { remote_url: string; network: string; credential_refs: readonly string[] },
+  credentials: ReadonlyMap<string, Credential>,
+): void {
+  if (isProxied(remote.remote_url)) return
+  if (gitCredential(credentials, remote.credential_refs))
+    throw new Fault('invalid', 'a git credential cannot be used with an ssh or git remote', {
+      hint: 'use the https address of the repository as remote_url',
+    })
+  if (remote.network !== 'open')
+    throw new Fault('invalid', `an ssh or git remote cannot be reached with network ${remote.network}`, {
+      hint: 'use network open, or an http(s) remote_url, which goes through the server',
+    })
+}

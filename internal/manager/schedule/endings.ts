@@ -1,0 +1,57 @@
+// What is written about runs once they are claimed: that they were started, and how they ended, in batches. An end gives
+// the turn to the next in the queue of its target.
+import type { Store } from '../../store/open.ts'
+import {
+  endRuns,
+  promoteQueued,
+  type RunRow,
+  type RunStart,
+  startRuns,
+  trimRuns,
+} from '../../store/rows/schedule/runs.ts'
+import { lockSchedules } from '../../store/rows/schedule/schedules.ts'
+import { createBatch } from './batch.ts'
+import type { Ending } from './outcome.ts'
+
+type Deps = {
+  store: Store
+  now: () => number
+  lease: () => { claimed_by: string; lease_until: string }
+  keep_runs: number
+}
+type Ended = { run: RunRow; ending: Ending }
+
+export function createEndings({ store, now, lease, keep_runs }: Deps) {
+  const started = createBatch<RunStart, void>(async (starts) => {
+    await startRuns(store.db, starts)
+    return starts.map(() => undefined)
+  })
+
+  async function endAll(ended: Ended[]): Promise<(RunRow | undefined)[]> {
+    const schedule_ids = [...new Set(ended.map(({ run }) => run.schedule_id))]
+    const target_ids = ended.flatMap(({ run }) => run.target_id ?? [])
+    const promoted = await store.transact(async (trx) => {
+      // First, so that nobody queues behind a run that has just ended.
+      await lockSchedules(trx, schedule_ids)
+      await endRuns(
+        trx,
+        ended.map(({ run, ending }) => ({ id: run.id, ...ending })),
+        new Date(now()).toISOString(),
+      )
+      await trimRuns(trx, schedule_ids, keep_runs)
+      return await promoteQueued(trx, target_ids, lease())
+    })
+    return ended.map(({ run }) => {
+      // Each of them is given to one.
+      const at = promoted.findIndex((next) => next.target_id === run.target_id)
+      return at < 0 ? undefined : promoted.splice(at, 1)[0]
+    })
+  }
+
+  const end = createBatch(endAll)
+  return {
+    started,
+    /** Ends a run, once; the one that has its turn now is returned. */
+    end: (run: RunRow, ending: Ending) => end({ run, ending }),
+  }
+}

@@ -1,0 +1,142 @@
+// How sessions come to their end: asked for with all below them, cancelled in their turn, given up with their container,
+// idle for too long, and at last removed. The end itself happens in the container; here it is written down and asked for.
+import { Fault } from '../../fault.ts'
+import type { Db } from '../../store/open.ts'
+import { cancelApprovals } from '../../store/rows/approvals.ts'
+import {
+  deleteSessionCommands,
+  hasCommand,
+  insertCommand,
+  pendingTurns,
+} from '../../store/rows/session/commands.ts'
+import * as rows from '../../store/rows/session/sessions.ts'
+import { type SessionChanging, status, type Write } from './change.ts'
+import type { SessionsDeps } from './sessions.ts'
+
+type Deps = Pick<SessionsDeps, 'store' | 'config' | 'soon' | 'forget'> & { change: SessionChanging }
+type How = { status?: 'completed' | 'cancelled'; reason?: string; keep?: boolean }
+
+export function createSessionEnds(deps: Deps) {
+  const { config, change } = deps
+  const { db } = deps.store
+
+  /** Over by the server's own word. Nothing if it is over already. */
+  async function over(
+    session_id: string,
+    name: 'failed' | 'completed' | 'cancelled',
+    reason: string | null,
+  ): Promise<void> {
+    await change(session_id, (trx, row, write) => overIn(trx, row, write, name, reason))
+  }
+
+  async function overIn(
+    trx: Db,
+    row: rows.SessionRow,
+    write: Write,
+    name: 'failed' | 'completed' | 'cancelled',
+    reason: string | null,
+  ): Promise<void> {
+    await deleteSessionCommands(trx, row.id)
+    if (rows.isOver(row.status)) return
+    await cancelApprovals(trx, row.id, reason ?? 'the session is over')
+    await write([status(name, reason ? { reason } : {})])
+  }
+
+  /**
+   * Asks for the end of a session and all below it. Parents before children, and once more for those that were spawned
+   * meanwhile: a session whose end was asked for spawns no more.
+   */
+  async function end(session_id: string, how: How = {}): Promise<string[]> {
+    const asked = new Set<string>()
+    for (;;) {
+      const left = (await rows.subtree(db, session_id)).filter(({ id }) => !asked.has(id))
+      if (left.length === 0) return [...asked]
+      const projects = new Set<string>()
+      for (const { id, project_id } of left) {
+        if (await askEnd(id, how)) projects.add(project_id)
+        asked.add(id)
+      }
+      for (const project_id of projects) deps.soon(project_id)
+    }
+  }
+
+  async function askEnd(id: string, how: How): Promise<boolean> {
+    return await change(id, async (trx, row, write) => {
+      const first = row.end_requested_at === null
+      if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
+      if (rows.isOver(row.status) || (await hasCommand(trx, id, 'end'))) return false
+      // Nothing of it runs: there is nobody to ask.
+      if (row.hibernated || row.status === 'queued') {
+        await overIn(trx, row, write, how.status ?? 'completed', how.reason ?? 'ended')
+        return false
+      }
+      await insertCommand(trx, {
+        session_id: id,
+        project_id: row.project_id,
+        kind: 'end',
+        payload: { status: how.status ?? 'completed', reason: how.reason ?? 'ended' },
+      })
+      return true
+    })
+  }
+
+  async function cancel(session_id: string): Promise<void> {
+    const project_id = await change(session_id, async (trx, row, write) => {
+      if (rows.isOver(row.status))
+        throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
+      if (row.hibernated) return row.project_id
+      if (row.status === 'queued') {
+        await cancelQueued(trx, row, write)
+        return row.project_id
+      }
+      await insertCommand(trx, { session_id, project_id: row.project_id, kind: 'cancel', payload: {} })
+      return row.project_id
+    })
+    deps.soon(project_id)
+  }
+
+  /** None of its turns has begun. It stays without a droid until the next message. */
+  async function cancelQueued(trx: Db, row: rows.SessionRow, write: Write): Promise<void> {
+    const at = new Date().toISOString()
+    const turns = await pendingTurns(trx, row.id)
+    await deleteSessionCommands(trx, row.id)
+    await write(
+      [
+        ...turns.map((turn_id) => ({
+          type: 'completion',
+          at,
+          data: { turn_id, final_text: '', stop_reason: 'cancelled' },
+        })),
+        status('idle', { hibernated: true }),
+      ],
+      { hibernated: true, queued_at: null },
+    )
+  }
+
+  async function cleanup(filter: { project_id?: string; max_age_hours: number }): Promise<string[]> {
+    const before = new Date(Date.now() - filter.max_age_hours * 3_600_000)
+    // With all their events.
+    const ids = await deps.store.transact(
+      (trx) => rows.deleteOverSessions(trx, { project_id: filter.project_id, before }),
+      { long: true },
+    )
+    if (filter.project_id) deps.forget(filter.project_id, ids)
+    return ids
+  }
+
+  async function endIdle(): Promise<void> {
+    const before = new Date(Date.now() - config.session_idle_minutes * 60_000)
+    for (const { id } of await rows.idleSince(db, before))
+      await end(id, { reason: 'idle for too long', keep: true })
+  }
+
+  /** The container is gone for good, or was stopped on purpose. Hibernated sessions have nothing in it. */
+  async function failAll(project_id: string, reason: string) {
+    for (const { id } of await rows.activeSessions(db, project_id))
+      await change(id, async (trx, row, write) => {
+        if (!row.hibernated) await overIn(trx, row, write, 'failed', reason)
+      })
+  }
+
+  return { over, end, cancel, cleanup, endIdle, failAll }
+}

@@ -1,0 +1,306 @@
+// Sessions: spawned, spoken to, cancelled, ended, listed. Every step is a transaction that leaves rows behind from which
+// the work goes on after a crash; telling the container is the dispatch's business, what happened is the log's.
+import { createHash } from 'node:crypto'
+import type { Caller } from '../../auth/caller.ts'
+import type { SessionKeys } from '../../auth/session-keys.ts'
+import type { Config, Credential } from '../../config/load.ts'
+import { Fault, unknown } from '../../fault.ts'
+import type { Log } from '../../log.ts'
+import type { SessionStatus } from '../../protocol/session-status.ts'
+import type { Store } from '../../store/open.ts'
+import type { PageRequest } from '../../store/rows/page.ts'
+import { projectById } from '../../store/rows/projects.ts'
+import { type Due, insertCommand, newCommandId } from '../../store/rows/session/commands.ts'
+import { turnMessage } from '../../store/rows/session/events.ts'
+import { queuePositions } from '../../store/rows/session/memory.ts'
+import * as rows from '../../store/rows/session/sessions.ts'
+import { type CallerRequests, shownRequest } from '../caller/requests.ts'
+import type { CallerTools, Declaration } from '../caller/tools.ts'
+import { pausedReason } from '../container/pause.ts'
+import { requireRoom } from '../disk/limit.ts'
+import type { EventLog } from '../events/event-log.ts'
+import { full, hasRoom, limitBytes } from '../events/session-storage.ts'
+import type { Admission } from '../memory/admission.ts'
+import { expectedMb } from '../memory/expected.ts'
+import type { MeasuredMemory } from '../memory/measured.ts'
+import type { Projects } from '../project/projects.ts'
+import type { Workspaces } from '../workspace/workspaces.ts'
+import { createSessionChange } from './change.ts'
+import { createSessionEnds } from './ends.ts'
+import { excess } from './spawn/bounds.ts'
+import { fits, requireMaySpeak } from './spawn/resume.ts'
+import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn/spawn.ts'
+import { createStarting } from './spawn/starting.ts'
+
+export type SessionsDeps = {
+  store: Store
+  config: Config
+  credentials: ReadonlyMap<string, Credential>
+  keys: SessionKeys
+  projects: Projects
+  workspaces: Workspaces
+  events: EventLog
+  callerTools: CallerTools
+  admission: Pick<Admission, 'place'>
+  measured: MeasuredMemory
+  paused: (project_id: string) => boolean
+  openRequests: CallerRequests['shown']
+  /** Its droid has other tools now. */
+  toolsChanged: (project_id: string, session_id: string) => void
+  /** Throws while the disk of the server is nearly full. */
+  requireFree: () => void
+  /** Something is to be told to the containers of a project. */
+  soon: (project_id: string) => void
+  first: (command: Due, row: rows.SessionRow) => void
+  /** Its journal in the container is of no use any more. */
+  forget: (project_id: string, session_ids: string[]) => void
+  log: Log
+}
+
+export type SpawnInput = SpawnFields & {
+  project_id: string
+  workspace_id?: string
+  create_workspace?: boolean
+  new_session?: boolean
+  turn: Turn
+}
+/** `since_index`: everything of this turn comes after it. */
+export type Addressed = { session_id: string; turn_id: string; since_index: number; spawned: boolean }
+
+/** The same key of the same caller is the same turn. */
+const repeatableTurnId = (caller_id: string, session_id: string, key: string): string =>
+  `cmd_${createHash('sha256')
+    .update(JSON.stringify([caller_id, session_id, key]))
+    .digest('hex')
+    .slice(0, 20)}`
+
+/** Characters of a session's final text in a list; `get` has more. */
+const listedText = 2_000
+
+const usedBefore = () =>
+  new Fault('conflict', 'this idempotency_key was used for a different request', {
+    hint: 'use a new key for a new request',
+  })
+
+const shown = (row: rows.SessionRow) => ({
+  session_id: row.id,
+  project_id: row.project_id,
+  workspace_id: row.workspace_id,
+  droid: row.droid,
+  model: row.model,
+  status: row.status,
+  hibernated: row.hibernated,
+  reason: row.reason,
+  requires: row.requires,
+  parent_session_id: row.parent_session_id,
+  root_session_id: row.root_session_id,
+  depth: row.depth,
+  autonomy_level: row.autonomy_level,
+  api_scope: row.api_scope,
+  source: row.source,
+  external_id: row.external_id,
+  last_index: row.next_index - 1,
+  turns: row.turns,
+  final_text: row.final_text,
+  stop_reason: row.stop_reason,
+  usage: { input_tokens: row.input_tokens, output_tokens: row.output_tokens, cost_usd: row.cost_usd },
+  created_by: row.created_by,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
+  ended_at: row.ended_at,
+})
+
+export function createSessions(deps: SessionsDeps) {
+  const { store, config, projects, workspaces, events } = deps
+  const { db } = store
+  const { spawn, droidOf } = createSpawn(deps)
+  const change = createSessionChange(deps)
+  const starting = createStarting({ ...deps, change })
+
+  async function require(session_id: string): Promise<rows.SessionRow> {
+    const row = await rows.sessionById(db, session_id)
+    if (!row) throw unknown('session', session_id)
+    return row
+  }
+
+  /** As callers see them: what waits for an answer of a caller is looked up, since it may be many. */
+  async function described(found: rows.SessionRow[]) {
+    const open = await deps.openRequests(
+      found.filter(({ status }) => status === 'waiting').map(({ id }) => id),
+    )
+    const bySession = Map.groupBy(open, (request) => request.session_id)
+    const positions = await queuePositions(
+      db,
+      found.filter(({ status }) => status === 'queued').map(({ id }) => id),
+    )
+    return found.map((row) => {
+      const all = bySession.get(row.id) ?? []
+      const open_requests = all.flatMap((request) =>
+        request.arguments === null ? [] : [shownRequest({ ...request, arguments: request.arguments })],
+      )
+      const requires = [...row.requires, ...all.map(({ id }) => id)]
+      const queue_position = positions.get(row.id) ?? null
+      const measured = deps.measured.of(row.project_id, row.id)
+      const memory_mb = { expected: expectedMb(config, row.droid), measured }
+      const halted = row.reason === null && !rows.isOver(row.status) && deps.paused(row.project_id)
+      const reason = halted ? pausedReason : row.reason
+      return { ...shown(row), reason, queue_position, memory_mb, requires, open_requests }
+    })
+  }
+
+  const mayResume = (row: rows.SessionRow) => row.end_requested_at === null && row.status !== 'cancelled'
+
+  /** A further turn: queued behind what runs, or the droid is started again for it. */
+  async function address(
+    caller: Caller,
+    session_id: string,
+    turn: Turn,
+    declaration?: Declaration,
+    idempotency_key?: string,
+  ): Promise<Addressed> {
+    if (declaration) await deps.callerTools.check(declaration, (await require(session_id)).project_id)
+    const turn_id = idempotency_key
+      ? repeatableTurnId(caller.id, session_id, idempotency_key)
+      : newCommandId()
+    const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
+      await requireMaySpeak(trx, caller, row)
+      if (caller.kind === 'oidc' && row.created_by === caller.id && caller.expires_at)
+        await rows.extendKeys(trx, row.id, caller.expires_at)
+      const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
+      if (before && before.text !== turn.text) throw usedBefore()
+      if (before) return { project_id: row.project_id, since_index: before.index - 1 }
+      const project = await projectById(trx, row.project_id)
+      if (project) requireRoom(config, project)
+      const limit = limitBytes(config.limits.session_mb, row)
+      if (!hasRoom(row, turn.text.length, limit)) throw full(session_id, limit)
+      if (declaration) await deps.callerTools.declare(trx, session_id, caller.id, declaration)
+      const said = userMessage(turn_id, turn, new Date().toISOString())
+      const payload = {
+        turn_id,
+        text: turn.text,
+        ...(turn.attachments ? { attachments: turn.attachments } : {}),
+      }
+      const common = { session_id, project_id: row.project_id }
+      const where = { project_id: row.project_id, since_index: row.next_index - 1 }
+      if (!rows.isOver(row.status)) {
+        if (row.end_requested_at)
+          throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
+        if (row.hibernated) await starting.wakeUp({ trx, row, write, turn: payload, said: [said] })
+        else {
+          await write([said])
+          await insertCommand(trx, { ...common, kind: 'prompt', payload })
+        }
+        return where
+      }
+      if (!mayResume(row))
+        throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
+          hint: 'session spawn starts a new one',
+        })
+      await starting.again({ trx, row, write, turn: payload, said: [said] }, 'resumed by a message')
+      return where
+    })
+    if (declaration) deps.toolsChanged(project_id, session_id)
+    deps.soon(project_id)
+    return { session_id, turn_id, since_index, spawned: false }
+  }
+
+  /** `intent`: what it changes waits for it; what it only reads does not. */
+  async function start(caller: Caller, input: SpawnInput, intent?: Promise<void>): Promise<Addressed> {
+    const { idempotency_key, turn } = input
+    const project = await projects.require(input.project_id)
+    if (input.declaration) await deps.callerTools.check(input.declaration, project.id)
+    const { turn: _, ...rest } = input
+    const idempotency_hash = createHash('sha256')
+      .update(JSON.stringify([turn, Object.entries(rest).sort()]))
+      .digest('hex')
+    const before = idempotency_key
+      ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
+      : undefined
+    if (before) return repeated(before, idempotency_hash)
+    requireRoom(config, project)
+    deps.requireFree()
+    const isolated = project.workspace_isolation && !input.workspace_id
+    if (input.create_workspace || isolated) await intent
+    const workspace = await workspaces.resolve(caller, project.id, {
+      workspace_id: input.workspace_id,
+      create_workspace: input.create_workspace || isolated,
+    })
+    const latest =
+      input.new_session || caller.session_id
+        ? undefined
+        : await rows.latestOfWorkspace(db, project.id, workspace.workspace_id, input.droid)
+    await intent
+    if (latest && fits(latest, caller, input))
+      return await address(caller, latest.id, turn, input.declaration, idempotency_key)
+    try {
+      const {
+        row,
+        command,
+        events: first,
+        turn_id,
+      } = await spawn(caller, project, workspace.workspace_id, turn, {
+        ...input,
+        idempotency_hash,
+      })
+      if (row.status === 'queued') deps.soon(project.id)
+      else deps.first(command, row)
+      events.announce({ rows: [row], events: first })
+      return { session_id: row.id, turn_id, since_index: -1, spawned: true }
+    } catch (error) {
+      const raced = idempotency_key
+        ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
+        : undefined
+      if (raced) return repeated(raced, idempotency_hash)
+      throw error
+    }
+  }
+
+  async function repeated(row: rows.SessionRow, hash: string): Promise<Addressed> {
+    if (row.idempotency_hash !== hash) throw usedBefore()
+    const first = (await events.after(row.id, -1, 10)).events.find((event) => event.type === 'message')
+    return { session_id: row.id, turn_id: String(first?.data.turn_id), since_index: -1, spawned: true }
+  }
+
+  async function list(
+    filter: { project_id?: string; status?: SessionStatus; parent_session_id?: string } & PageRequest,
+  ) {
+    const { items, next_cursor } = await rows.listSessions(db, filter)
+    const short = items.map((row) => ({
+      ...row,
+      final_text: row.final_text?.slice(0, listedText).toWellFormed() ?? null,
+    }))
+    return { sessions: await described(short), next_cursor }
+  }
+
+  /** Of what others spawn at its wish, a schedule for one: a session must not get around its own bounds like that. */
+  async function requireMaySpawn({ session_id }: Caller, droid: string): Promise<void> {
+    if (!session_id) return
+    const plain = { autonomy_level: deps.config.default_autonomy, tools_allowed: [], tools_disallowed: [] }
+    const more = excess(await require(session_id), { droid, ...plain })
+    if (more) throw new Fault('forbidden', `the sessions of the schedule could do more than yours: ${more}`)
+  }
+
+  return {
+    start,
+    address,
+    restart: starting.restart,
+    requireMaySpawn,
+    list,
+    require,
+    change,
+    ...createSessionEnds({ ...deps, change }),
+    droidOf,
+    get: async (session_id: string) => (await described([await require(session_id)]))[0]!,
+    /** Its id and those of all below it. */
+    family: async (session_id: string) => (await rows.subtree(db, session_id)).map(({ id }) => id),
+    projectOf: async (session_id: string) => (await rows.sessionById(db, session_id))?.project_id,
+    /** Which living session is in a workspace, if any. */
+    async inUse(project_id: string, workspace_id: string) {
+      const living = (await rows.activeSessions(db, project_id)).find(
+        (row) => row.workspace_id === workspace_id,
+      )
+      return living && `session ${living.id}`
+    },
+  }
+}
+export type Sessions = ReturnType<typeof createSessions>

@@ -1,0 +1,255 @@
+// Making a session: limits are counted and the session, the hash of its key, its first events and the command to start
+// it are written in one transaction. A refused spawn has started nothing; a crash after the commit loses nothing.
+import type { Caller } from '../../../auth/caller.ts'
+import { holdsEverything, isGranted, mayAct } from '../../../auth/grant.ts'
+import { covers, formatScope, parseScope } from '../../../auth/scope.ts'
+import type { SessionKeys } from '../../../auth/session-keys.ts'
+import type { Config, Credential, Limits } from '../../../config/load.ts'
+import { Fault, unknown } from '../../../fault.ts'
+import { newSessionId } from '../../../ids.ts'
+import type { Attachment } from '../../../protocol/messages.ts'
+import type { Db, Store } from '../../../store/open.ts'
+import { grantOf, type ProjectWithContainer } from '../../../store/rows/projects.ts'
+import { commandInsertion, newCommandId } from '../../../store/rows/session/commands.ts'
+import { logLock, type NewEvent } from '../../../store/rows/session/events.ts'
+import {
+  isOver,
+  projectUsage,
+  type SessionRow,
+  sessionById,
+  sessionInsertion,
+  treeUsage,
+} from '../../../store/rows/session/sessions.ts'
+import type { CallerTools, Declaration } from '../../caller/tools.ts'
+import { writeEvents } from '../../events/log-writer.ts'
+import { storedSize } from '../../events/session-storage.ts'
+import type { Admission } from '../../memory/admission.ts'
+import { providerOf } from '../../model/model-use.ts'
+import { lacksGrant } from '../../project/boundaries.ts'
+import { effectiveLimits } from '../../project/projects.ts'
+import { boundsOfChild } from './bounds.ts'
+import { createSpawnTurns } from './spawn-turns.ts'
+
+export type Turn = { text: string; attachments?: Attachment[] }
+export type SpawnFields = {
+  droid?: string
+  model?: string
+  reasoning_level?: string
+  autonomy_level?: 'off' | 'low' | 'medium' | 'high'
+  tools_allowed?: string[]
+  tools_disallowed?: string[]
+  external_id?: string
+  source?: string
+  api_scope?: string
+  idempotency_key?: string
+  idempotency_hash?: string
+  declaration?: Declaration
+}
+
+export const userMessage = (turn_id: string, turn: Turn, at: string): NewEvent => ({
+  type: 'message',
+  at,
+  data: {
+    role: 'user',
+    text: turn.text,
+    turn_id,
+    ...(turn.attachments?.length ? { attachments: turn.attachments.map(({ name }) => name) } : {}),
+  },
+})
+
+const exhausted = (message: string, hint: string) => new Fault('exhausted', message, { hint })
+
+/**
+ * What is counted here is reserved by the insert that follows: the lock of the log, which every spawn takes first, lets
+ * nobody else count in between.
+ */
+async function reserve(
+  db: Db,
+  project_id: string,
+  limits: Limits,
+  parent: SessionRow | undefined,
+): Promise<void> {
+  const used = await projectUsage(db, project_id)
+  if (used.active >= limits.max_active_sessions)
+    throw exhausted(
+      `the project has ${used.active} active sessions, the most it may have`,
+      'end one, or raise limits.max_active_sessions',
+    )
+  if (used.spawned_last_minute >= limits.max_spawns_per_minute)
+    throw exhausted(
+      `the project spawned ${used.spawned_last_minute} sessions in the last minute, the most it may`,
+      'wait a little, or raise limits.max_spawns_per_minute',
+    )
+  if (used.cost_usd >= limits.max_cost_usd && limits.max_cost_usd > 0)
+    throw exhausted(
+      `the project has cost ${used.cost_usd.toFixed(2)} US dollars, the most it may`,
+      'raise limits.max_cost_usd',
+    )
+  if (!parent) return
+  if (parent.depth + 1 > limits.max_recursion_depth)
+    throw exhausted(
+      `sessions may be nested ${limits.max_recursion_depth} deep`,
+      'raise limits.max_recursion_depth',
+    )
+  const tree = await treeUsage(db, parent.root_session_id)
+  if (tree.sessions >= limits.max_agents_per_session)
+    throw exhausted(
+      `the tree of this session has ${tree.sessions} sessions, the most it may have`,
+      'raise limits.max_agents_per_session',
+    )
+}
+
+/**
+ * What the new session's key may do: what was asked for, never more than who asks, and beyond the project only what an
+ * admin granted to it. The lock of the log is held, and who sets a grant takes it too.
+ */
+async function scopeFor(
+  trx: Db,
+  caller: Caller,
+  project_id: string,
+  wanted: string | undefined,
+): Promise<string | null> {
+  if (wanted === undefined && holdsEverything(caller)) return null
+  const grant = await grantOf(trx, project_id)
+  if (!mayAct(caller, project_id, grant)) throw lacksGrant(project_id, grant)
+  if (wanted === undefined) return null
+  const scope = parseScope(wanted)
+  const name = formatScope(scope)
+  if (!covers(caller.scope, scope))
+    throw new Fault('forbidden', `api_scope ${name} is more than the spawner's own scope`)
+  if (!isGranted(grant, project_id, scope))
+    throw new Fault('forbidden', `api_scope ${name} is not granted to project ${project_id}`, {
+      hint: `a session may have project:${project_id}; an admin can grant more with project update {"api_scope_grant": "${name}"}`,
+    })
+  return name
+}
+
+async function parentOf(db: Db, { session_id }: Caller): Promise<SessionRow | undefined> {
+  if (!session_id) return undefined
+  const parent = await sessionById(db, session_id)
+  if (!parent) throw unknown('session', session_id)
+  if (parent.end_requested_at || isOver(parent.status))
+    throw new Fault('conflict', `session ${parent.id} is over and spawns no more`)
+  return parent
+}
+
+export function createSpawn(deps: {
+  store: Store
+  config: Config
+  credentials: ReadonlyMap<string, Credential>
+  keys: SessionKeys
+  callerTools: CallerTools
+  admission: Pick<Admission, 'place'>
+}) {
+  const { store, config, keys } = deps
+  const inTurn = createSpawnTurns()
+
+  function droidOf(project: ProjectWithContainer, wanted: string | undefined): string {
+    const name = wanted ?? project.droid ?? config.default_droid
+    if (name !== 'shell' && !Object.hasOwn(config.droids, name))
+      throw new Fault('invalid', `no droid "${name}"`, {
+        hint: `droids are ${['shell', ...Object.keys(config.droids)].join(', ')}`,
+      })
+    return name
+  }
+
+  /** The new row and the id of its first turn. */
+  async function spawn(
+    caller: Caller,
+    project: ProjectWithContainer,
+    workspace_id: string,
+    turn: Turn,
+    fields: SpawnFields,
+  ) {
+    const id = newSessionId()
+    const turn_id = newCommandId()
+    const at = new Date().toISOString()
+    const droid = droidOf(project, fields.droid)
+    // A droid without a key is refused here, not in the middle of its first turn.
+    providerOf(deps, project, droid)
+    const limits = effectiveLimits(config, project)
+    const command = {
+      id: newCommandId(),
+      session_id: id,
+      project_id: project.id,
+      kind: 'start' as const,
+      payload: {
+        turn: { turn_id, text: turn.text, ...(turn.attachments ? { attachments: turn.attachments } : {}) },
+      },
+    }
+    const make = async (trx: Db) => {
+      const parent = await parentOf(trx, caller)
+      const api_scope = await scopeFor(trx, caller, project.id, fields.api_scope)
+      const bounds = parent
+        ? boundsOfChild(parent, droid, fields)
+        : {
+            droid,
+            autonomy_level: fields.autonomy_level ?? config.default_autonomy,
+            tools_allowed: fields.tools_allowed ?? [],
+            tools_disallowed: fields.tools_disallowed ?? [],
+          }
+      await reserve(trx, project.id, limits, parent)
+      const place = await deps.admission.place(trx, project, droid)
+      const fresh: SessionRow = {
+        id,
+        project_id: project.id,
+        workspace_id,
+        ...bounds,
+        model: fields.model ?? project.model,
+        reasoning_level: fields.reasoning_level ?? null,
+        status: place.status,
+        reason: place.status === 'queued' ? place.reason : null,
+        requires: [],
+        parent_session_id: parent?.id ?? null,
+        root_session_id: parent?.root_session_id ?? id,
+        depth: parent ? parent.depth + 1 : 0,
+        created_by: caller.id,
+        token_id: caller.token_id,
+        source: fields.source ?? null,
+        external_id: fields.external_id ?? null,
+        api_scope,
+        key_hash: keys.hashOf(keys.keyOf(id, 1)),
+        key_generation: 1,
+        agent_session_id: null,
+        next_index: 0,
+        committed_seq: -1,
+        turns: 0,
+        final_text: null,
+        stop_reason: null,
+        input_tokens: 0,
+        output_tokens: 0,
+        cost_usd: 0,
+        idempotency_key: fields.idempotency_key ?? null,
+        idempotency_hash: fields.idempotency_hash ?? null,
+        created_at: at,
+        updated_at: at,
+        idle_at: null,
+        ended_at: null,
+        end_requested_at: null,
+        key_expires_at: caller.expires_at,
+        stored_bytes: 0,
+        full_at: null,
+        queued_at: place.status === 'queued' ? at : null,
+        hibernated: false,
+        resumable: false,
+      }
+      const opening = [{ type: 'status', at, data: place }, userMessage(turn_id, turn, at)]
+      const made = sessionInsertion(trx, {
+        ...fresh,
+        next_index: opening.length,
+        stored_bytes: opening.reduce((sum, { data }) => sum + storedSize(JSON.stringify(data)), 0),
+        tools_allowed: JSON.stringify(fresh.tools_allowed),
+        tools_disallowed: JSON.stringify(fresh.tools_disallowed),
+        requires: '[]',
+      })
+      const told = commandInsertion(trx, command)
+      const { change, events } = await writeEvents(trx, fresh, opening, { made, told })
+      if (fields.declaration) await deps.callerTools.declare(trx, id, caller.id, fields.declaration)
+      return { row: { ...fresh, ...change } as SessionRow, events }
+    }
+    const committed = await inTurn(project.id, caller, () => store.transact(make, { lock: logLock }))
+    return { ...committed, turn_id, command }
+  }
+
+  return { spawn, droidOf }
+}

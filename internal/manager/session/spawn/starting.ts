@@ -1,0 +1,77 @@
+// Giving a session a droid again: one that is over is taken up by a message, a hibernated one wakes, a prompt finds its
+// droid gone. Each is a `start` command with the turn in it, and each waits for memory where there is none.
+import type { SessionKeys } from '../../../auth/session-keys.ts'
+import { unknown } from '../../../fault.ts'
+import type { Db } from '../../../store/open.ts'
+import { projectById } from '../../../store/rows/projects.ts'
+import { type Due, deleteCommand, insertCommand } from '../../../store/rows/session/commands.ts'
+import type { NewEvent } from '../../../store/rows/session/events.ts'
+import type { SessionChange, SessionRow } from '../../../store/rows/session/sessions.ts'
+import type { Admission, Place } from '../../memory/admission.ts'
+import { type SessionChanging, status, type Write } from '../change.ts'
+
+type Deps = {
+  admission: Pick<Admission, 'place'>
+  keys: SessionKeys
+  change: SessionChanging
+  soon: (project_id: string) => void
+}
+type Starting = { trx: Db; row: SessionRow; write: Write; turn: Record<string, unknown>; said: NewEvent[] }
+
+const placed = ({ status: name, ...more }: Place, reason?: string): NewEvent =>
+  status(name, { ...(reason ? { reason } : {}), ...more })
+
+const queuedAt = (place: Place): SessionChange => ({
+  queued_at: place.status === 'queued' ? new Date().toISOString() : null,
+})
+
+export function createStarting({ admission, keys, change, soon }: Deps) {
+  async function placeOf(trx: Db, { project_id, droid }: SessionRow): Promise<Place> {
+    const project = await projectById(trx, project_id)
+    if (!project) throw unknown('project', project_id)
+    return await admission.place(trx, project, droid)
+  }
+
+  const rekeyed = (row: SessionRow): SessionChange => ({
+    key_generation: row.key_generation + 1,
+    key_hash: keys.hashOf(keys.keyOf(row.id, row.key_generation + 1)),
+    full_at: null,
+  })
+
+  const command = async ({ trx, row, turn }: Starting): Promise<void> =>
+    void (await insertCommand(trx, {
+      session_id: row.id,
+      project_id: row.project_id,
+      kind: 'start',
+      payload: { turn, resume: true },
+    }))
+
+  /** With a key of its own: the former droid's is worth nothing any more. */
+  async function again(it: Starting, reason: string): Promise<void> {
+    const place = await placeOf(it.trx, it.row)
+    await it.write([placed(place, reason), ...it.said], { ...rekeyed(it.row), ...queuedAt(place) })
+    await command(it)
+  }
+
+  /** The same life goes on, with the same key. Where there is memory, callers only see the turn begin. */
+  async function wakeUp(it: Starting): Promise<void> {
+    const place = await placeOf(it.trx, it.row)
+    const queued = place.status === 'queued' ? [placed(place)] : []
+    await it.write([...queued, ...it.said], { hibernated: false, idle_at: null, ...queuedAt(place) })
+    await command(it)
+  }
+
+  /** A prompt found its droid gone: the same turn, with a start before it. */
+  async function restart(due: Due): Promise<void> {
+    await change(due.session_id, async (trx, row, write) => {
+      await deleteCommand(trx, due.id)
+      if (row.end_requested_at || row.full_at) return
+      const it = { trx, row, write, turn: due.payload, said: [] }
+      if (row.hibernated) await wakeUp(it)
+      else await again(it, 'its droid was gone')
+    })
+    soon(due.project_id)
+  }
+
+  return { again, wakeUp, restart }
+}

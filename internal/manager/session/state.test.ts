@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest'
+import type { NewEvent } from '../../store/rows/session/events.ts'
+import type { SessionRow } from '../../store/rows/session/sessions.ts'
+import { fold } from './state.ts'
+
+const at = '2026-01-01T00:00:00.000Z'
+const row = { status: 'running', turns: 1, input_tokens: 10, output_tokens: 5, cost_usd: 0.5 } as SessionRow
+const event = (type: string, data: Record<string, unknown>): NewEvent => ({ type, at, data })
+
+test('text changes nothing of the state', () => {
+  expect(fold(row, [event('delta', { text: 'x' }), event('thought', { text: 'y' })])).toEqual({})
+})
+
+test('the last status of a batch counts, with its reason and times', () => {
+  const change = fold(row, [
+    event('status', { status: 'idle' }),
+    event('status', { status: 'failed', reason: 'it died' }),
+  ])
+  expect(change).toMatchObject({ status: 'failed', reason: 'it died', ended_at: at, idle_at: null })
+})
+
+test('waiting names what it waits for, and running again forgets it', () => {
+  expect(fold(row, [event('status', { status: 'waiting', requires: ['r1'] })])).toMatchObject({
+    requires: '["r1"]',
+  })
+  expect(fold(row, [event('status', { status: 'running' })])).toMatchObject({
+    requires: '[]',
+    ended_at: null,
+  })
+})
+
+test('a status that does not exist is kept as an event only', () => {
+  expect(fold(row, [event('status', { status: 'dancing' })])).toEqual({})
+})
+
+test('a completion counts a turn and adds its tokens; cost is the highest that was reported', () => {
+  const change = fold(row, [
+    event('usage', { cost: { amount: 0.75 } }),
+    event('completion', {
+      final_text: 'done',
+      stop_reason: 'end_turn',
+      usage: { inputTokens: 3, outputTokens: 4 },
+    }),
+    event('usage', { cost: { amount: 0.6 } }),
+  ])
+  expect(change).toMatchObject({
+    turns: 2,
+    final_text: 'done',
+    input_tokens: 13,
+    output_tokens: 9,
+    cost_usd: 0.75,
+  })
+})
+
+test('usage that makes no sense counts for nothing', () => {
+  expect(
+    fold(row, [event('usage', { cost: { amount: Number.NaN } }), event('usage', { cost: 'much' })]),
+  ).toEqual({})
+})

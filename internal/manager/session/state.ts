@@ -1,0 +1,97 @@
+// What events say about the state of their session, as a pure function.
+//
+//   queued ─▶ starting ─▶ running ⇄ idle ─▶ completed | failed | cancelled
+//                            ⇅                 (a message to a failed or timed-out one starts it again)
+//                         waiting
+//
+// `queued` is skipped where there is memory. An idle session may be `hibernated`: its agent is not running, and the next
+// message starts it again.
+
+import { type SessionStatus, sessionStatuses } from '../../protocol/session-status.ts'
+import type { NewEvent } from '../../store/rows/session/events.ts'
+import { isOver, type SessionChange, type SessionRow } from '../../store/rows/session/sessions.ts'
+
+const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+/** Rows are listed by the hundred; the event has all of it. */
+const mostText = 100_000
+const mostReason = 2_000
+const mostRequired = 100
+const clipped = (value: unknown, most: number): string | null =>
+  text(value)?.slice(0, most).toWellFormed() ?? null
+
+const count = (value: unknown): number =>
+  typeof value === 'number' && value > 0 && Number.isFinite(value) ? value : 0
+const record = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+
+type Counted = { input_tokens: number; output_tokens: number; cost_usd: number }
+
+/** Agents name the same things differently. */
+function usageOf(given: unknown): Counted {
+  const usage = record(given)
+  const cost = record(usage.cost)
+  return {
+    input_tokens: Math.round(count(usage.inputTokens ?? usage.input_tokens)),
+    output_tokens: Math.round(count(usage.outputTokens ?? usage.output_tokens)),
+    cost_usd: count(cost.amount ?? usage.cost_usd),
+  }
+}
+
+function onStatus(data: Record<string, unknown>, at: string): SessionChange {
+  const status = text(data.status)
+  if (!status || !(sessionStatuses as readonly string[]).includes(status)) return {}
+  const over = isOver(status as SessionStatus)
+  return {
+    status: status as SessionStatus,
+    reason: clipped(data.reason, mostReason),
+    requires: JSON.stringify(
+      status === 'waiting' && Array.isArray(data.requires) ? data.requires.slice(0, mostRequired) : [],
+    ),
+    idle_at: status === 'idle' ? at : null,
+    ended_at: over ? at : null,
+    // Only the server says so, beside the event.
+    hibernated: false,
+    ...(text(data.agent_session_id)
+      ? { agent_session_id: text(data.agent_session_id), resumable: data.resumable === true }
+      : {}),
+  }
+}
+
+export function fold(row: SessionRow, events: NewEvent[]): SessionChange {
+  let change: SessionChange = {}
+  const sums = { input_tokens: row.input_tokens, output_tokens: row.output_tokens, cost_usd: row.cost_usd }
+  let turns = row.turns
+  for (const { type, at, data } of events) {
+    if (type === 'status') change = { ...change, ...onStatus(data, at) }
+    // What the model gateway counted is each request's own.
+    if (type === 'usage' && data.source === 'gateway') {
+      const usage = usageOf(data)
+      sums.input_tokens += usage.input_tokens
+      sums.output_tokens += usage.output_tokens
+      sums.cost_usd += usage.cost_usd
+      // What an agent reports as cost is its total so far; tokens are those of the turn.
+    } else if (type === 'usage' && !data.metered)
+      sums.cost_usd = Math.max(sums.cost_usd, usageOf(data).cost_usd)
+    if (type === 'completion') {
+      // Metered: the gateway has counted it already.
+      const usage = usageOf(data.metered ? {} : data.usage)
+      sums.input_tokens += usage.input_tokens
+      sums.output_tokens += usage.output_tokens
+      sums.cost_usd = Math.max(sums.cost_usd, usage.cost_usd)
+      turns += 1
+      change = {
+        ...change,
+        final_text: clipped(data.final_text, mostText),
+        stop_reason: clipped(data.stop_reason, mostReason),
+      }
+    }
+  }
+  if (turns !== row.turns) change = { ...change, turns }
+  if (
+    sums.cost_usd !== row.cost_usd ||
+    sums.input_tokens !== row.input_tokens ||
+    sums.output_tokens !== row.output_tokens
+  )
+    change = { ...change, ...sums }
+  return change
+}

@@ -1,0 +1,58 @@
+// Which credential a project uses for a provider: the one it names, else the only one there is. Pure.
+
+import { credentialVariables } from '../../config/default-droids.ts'
+import type { Credential } from '../../config/models.ts'
+import { Fault } from '../../fault.ts'
+import type { ProviderName } from './providers.ts'
+
+export type Credentials = ReadonlyMap<string, Credential>
+
+/** What to do about a provider that nobody gave a key for. */
+export function remedy(provider: ProviderName): string {
+  const entry = `add credentials.<name> with provider "${provider}" to oubliette.jsonc`
+  const variable = credentialVariables[provider]
+  return variable ? `set ${variable} in the environment of the server, or ${entry}` : entry
+}
+
+/** Undefined if there is none; throws if it is not clear which. */
+export function findCredential(
+  credentials: Credentials,
+  refs: readonly string[],
+  provider: ProviderName,
+): Credential | undefined {
+  const named = refs.map((ref) => credentials.get(ref)).find((it) => it?.provider === provider)
+  if (named) return named
+  const all = [...credentials].filter(([, it]) => it.provider === provider)
+  if (all.length > 1)
+    throw new Fault(
+      'invalid',
+      `the project names none of the credentials for ${provider}: ${all.map(([name]) => name).join(', ')}`,
+      {
+        hint: 'project update with credential_refs',
+      },
+    )
+  return all[0]?.[1]
+}
+
+export function requireCredential(
+  credentials: Credentials,
+  refs: readonly string[],
+  provider: ProviderName,
+): Credential {
+  const found = findCredential(credentials, refs, provider)
+  if (found) return found
+  throw new Fault('unavailable', `no key for ${provider}: the server has no credential for it`, {
+    hint: remedy(provider),
+  })
+}
+
+/** The first of several providers that there is a credential for. */
+export function chooseProvider(
+  credentials: Credentials,
+  refs: readonly string[],
+  wanted: readonly ProviderName[],
+): ProviderName | undefined {
+  // What a project names goes before what happens to be there.
+  const named = wanted.find((name) => refs.some((ref) => credentials.get(ref)?.provider === name))
+  return named ?? wanted.find((name) => findCredential(credentials, refs, name) !== undefined)
+}

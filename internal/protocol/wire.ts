@@ -1,0 +1,61 @@
+// The numbers and names that both ends of the socket agree on. No library here: the supervisor, which sits in every
+// container and should weigh little, imports this file and only the types of `messages.ts`.
+import { Fault, type Kind, kinds, toFault } from '../fault.ts'
+
+/** Raised when an old client could misunderstand a new server or the other way round. */
+export const PROTOCOL_VERSION = 1
+
+export const codes = {
+  parse: -32700,
+  request: -32600,
+  method: -32601,
+  params: -32602,
+  execution: -32000,
+  key: -32001,
+  scope: -32002,
+} as const
+
+/** Where the container finds things; the server mounts them there. */
+export const places = {
+  directory: '/run/oubliette',
+  socket: 'relay.sock',
+  proof: 'proof',
+} as const
+
+/** What a supervisor says of the sessions that it finds from before; the server may know why. */
+export const restartedReason = 'container restarted'
+
+/** On the container's own loopback: where droids find their models. */
+export const MODELS_PORT = 4141
+
+export type WireError = { code: number; message: string; data?: unknown }
+
+const codeOf: Partial<Record<Kind, number>> = {
+  invalid: codes.params,
+  unauthenticated: codes.key,
+  forbidden: codes.scope,
+}
+
+export function toWireError(thrown: unknown): WireError {
+  const fault = toFault(thrown)
+  return { code: codeOf[fault.kind] ?? codes.execution, message: fault.message, data: fault.shape() }
+}
+
+/** What the other side answered, as a fault of the kind it named, else of the kind its code stands for. */
+export function fromWireError(error: WireError): Fault {
+  const data = (typeof error.data === 'object' && error.data !== null ? error.data : {}) as {
+    kind?: unknown
+    hint?: unknown
+  }
+  const named = kinds.find((kind) => kind === data.kind)
+  const byCode: Record<number, Kind> = {
+    [codes.params]: 'invalid',
+    [codes.method]: 'invalid',
+    [codes.key]: 'unauthenticated',
+    [codes.scope]: 'forbidden',
+  }
+  return new Fault(named ?? byCode[error.code] ?? 'internal', error.message, {
+    ...(typeof data.hint === 'string' ? { hint: data.hint } : {}),
+    cause: error,
+  })
+}

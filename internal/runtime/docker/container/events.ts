@@ -1,0 +1,85 @@
+// News of our containers. The engine's stream breaks when the engine restarts, and is given up when the engine hangs; it is
+// taken up again from the last event that was seen. What the engine itself has forgotten, the reconciler finds.
+import type { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type Docker from 'dockerode'
+import { messageOf } from '../../../fault.ts'
+import type { Log } from '../../../log.ts'
+import type { ContainerEvent, Runtime } from '../../runtime.ts'
+import { labels, type Names } from '../names.ts'
+
+type EngineEvent = {
+  Action?: string
+  Actor?: { ID?: string; Attributes?: Record<string, string> }
+  timeNano?: number
+}
+
+const actions = ['start', 'die', 'oom', 'pause', 'unpause', 'destroy'] as const
+const slowest_retry_ms = 5_000
+
+export function toEvent(event: EngineEvent): ContainerEvent | undefined {
+  const action = actions.find((known) => known === event.Action)
+  const attributes = event.Actor?.Attributes ?? {}
+  const project_id = attributes[labels.project]
+  if (!action || !project_id || !event.Actor?.ID) return undefined
+  const exit_code = attributes.exitCode === undefined ? undefined : Number(attributes.exitCode)
+  return {
+    project_id,
+    container_id: event.Actor.ID,
+    action,
+    ...(exit_code === undefined ? {} : { exit_code }),
+  }
+}
+
+/** The number is beyond what a double holds exactly, so it is taken from the text. */
+export const nanosecondsOf = (line: string): bigint => BigInt(/"timeNano":(\d+)/.exec(line)?.[1] ?? 0)
+
+const asSeconds = (nanoseconds: bigint): string =>
+  `${nanoseconds / 1_000_000_000n}.${String(nanoseconds % 1_000_000_000n).padStart(9, '0')}`
+
+export function createEvents(
+  docker: Docker,
+  names: Names,
+  alarm: () => AbortSignal,
+  log: Log,
+): Runtime['events'] {
+  return async function* (signal) {
+    let last = BigInt(Date.now()) * 1_000_000n
+    let wait_ms = 100
+    while (!signal.aborted) {
+      try {
+        const until = AbortSignal.any([signal, alarm()])
+        const options = {
+          filters: { type: ['container'], event: [...actions], ...names.filter },
+          since: asSeconds(last + 1n),
+          abortSignal: until,
+        }
+        const stream = (await docker.getEvents(options as unknown as Docker.GetEventsOptions)) as Readable
+        const stop = () => void stream.destroy()
+        until.addEventListener('abort', stop, { once: true })
+        try {
+          let rest = ''
+          for await (const chunk of stream) {
+            wait_ms = 100
+            const lines = (rest + String(chunk)).split('\n')
+            rest = lines.pop() ?? ''
+            for (const line of lines.filter((text) => text.trim())) {
+              const at = nanosecondsOf(line)
+              if (at > last) last = at
+              const event = toEvent(JSON.parse(line) as EngineEvent)
+              if (event) yield event
+            }
+          }
+        } finally {
+          until.removeEventListener('abort', stop)
+          stop()
+        }
+      } catch (error) {
+        if (signal.aborted) return
+        log.debug('the stream of events broke and is taken up again', { reason: messageOf(error) })
+      }
+      await sleep(wait_ms, undefined, { signal }).catch(() => undefined)
+      wait_ms = Math.min(wait_ms * 2, slowest_retry_ms)
+    }
+  }
+}

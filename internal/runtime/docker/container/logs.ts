@@ -1,0 +1,93 @@
+// What the container's main process wrote, line by line.
+import type { Readable } from 'node:stream'
+import type Docker from 'dockerode'
+import { Fault } from '../../../fault.ts'
+import type { LogLine, Runtime } from '../../runtime.ts'
+import { isStatus } from '../errors.ts'
+import type { Names } from '../names.ts'
+import { createDemux, type Frame } from './demux.ts'
+
+const longest_line = 1024 * 1024
+
+/**
+ * Every frame begins with its time. A line longer than the engine's buffer comes in several, of which only the last
+ * ends with a newline; their times in between are not part of the text.
+ */
+export function createLines(): { push(frame: Frame): LogLine[]; rest(): LogLine[] } {
+  const open = new Map<LogLine['stream'], LogLine>()
+  return {
+    push({ stream, data }) {
+      const text = data.toString('utf8')
+      const space = text.indexOf(' ')
+      const at = space < 0 ? text.trim() : text.slice(0, space)
+      const said = space < 0 ? '' : text.slice(space + 1)
+      const before = open.get(stream)
+      const line = { stream, at: before?.at ?? at, text: (before?.text ?? '') + said.replace(/\r?\n$/, '') }
+      if (!text.endsWith('\n') && line.text.length < longest_line) {
+        open.set(stream, line)
+        return []
+      }
+      open.delete(stream)
+      return [line]
+    },
+    rest: () => [...open.values()],
+  }
+}
+
+const units: Record<string, number> = { d: 86_400, h: 3_600, m: 60, s: 1 }
+
+/** As Docker's own: a date, seconds since 1970, or how long ago (`10m`, `1h30m`). In seconds, as the engine wants it. */
+export function parseSince(since: string, now: Date): string {
+  if (/^\d+(\.\d+)?$/.test(since)) return since
+  if (/^(?:\d+[dhms])+$/.test(since)) {
+    const parts = [...since.matchAll(/(\d+)([dhms])/g)]
+    const ago = parts.reduce((sum, [, count, unit]) => sum + Number(count) * units[unit!]!, 0)
+    return (now.getTime() / 1000 - ago).toFixed(3)
+  }
+  const milliseconds = /^\d{4}-\d{2}-\d{2}/.test(since) ? Date.parse(since) : Number.NaN
+  if (Number.isNaN(milliseconds))
+    throw new Fault('invalid', `since "${since.slice(0, 60)}" is no time`, {
+      hint: 'a date as 2026-01-31T12:00:00Z, seconds since 1970, or how long ago: 10m, 1h30m',
+    })
+  // The engine counts to the nanosecond, and its own times must find their line again.
+  const fraction = /\.(\d{1,9})/.exec(since)?.[1]
+  return `${Math.floor(milliseconds / 1000)}.${(fraction ?? '0').padEnd(9, '0')}`
+}
+
+export function createLogs(docker: Docker, names: Names): Runtime['logs'] {
+  return async function* (project_id, { tail, since, follow = false, signal }) {
+    const container = docker.getContainer(names.of(project_id))
+    const options = {
+      stdout: true,
+      stderr: true,
+      timestamps: true,
+      ...(tail === undefined ? {} : { tail }),
+      ...(since === undefined ? {} : { since: parseSince(since, new Date()) as unknown as number }),
+      ...(signal ? { abortSignal: signal } : {}),
+    }
+    const demux = createDemux()
+    const lines = createLines()
+    try {
+      const source: Iterable<Buffer> | Readable = follow
+        ? ((await container.logs({ ...options, follow: true })) as Readable)
+        : [await container.logs({ ...options, follow: false })]
+      const stop = () => void ('destroy' in source && source.destroy())
+      signal?.addEventListener('abort', stop, { once: true })
+      try {
+        for await (const chunk of source) for (const frame of demux(chunk as Buffer)) yield* lines.push(frame)
+        yield* lines.rest()
+      } finally {
+        signal?.removeEventListener('abort', stop)
+        stop()
+      }
+    } catch (error) {
+      if (signal?.aborted) return
+      if (isStatus(error, 404))
+        throw new Fault('not_found', 'there is no container, so there are no logs', {
+          hint: 'start it first (container start)',
+          cause: error,
+        })
+      throw error
+    }
+  }
+}

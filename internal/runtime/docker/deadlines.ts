@@ -1,0 +1,108 @@
+// Deadlines of requests to the engine. Every request of the client library goes through `dial`, so they are kept there: by
+// what is asked, up to the answer, or up to its beginning if it is a stream. What is uploaded (builds, imports) goes by its
+// own progress. An engine that does not answer at all is noticed by a heartbeat; then requests fail at once.
+import type Docker from 'dockerode'
+import { Fault } from '../../fault.ts'
+import { createDeadlines } from '../../lib/deadlines.ts'
+import { createHeartbeat, type Heartbeat } from '../../lib/heartbeat.ts'
+import type { Log } from '../../log.ts'
+import { statusOf } from './errors.ts'
+
+const read_ms = 30_000
+/** The engine walks through all files of a container to measure it. */
+const measure_ms = 300_000
+/** Starting and removing many at once takes its time. */
+const write_ms = 120_000
+const stop_margin_ms = 60_000
+const patience_ms = 10_000
+
+type Request = {
+  path: string
+  method: string
+  file?: unknown
+  options?: { t?: number; size?: boolean }
+  abortSignal?: AbortSignal
+}
+type Callback = (error: unknown, result?: unknown) => void
+type Dial = (request: Request, callback: Callback) => void
+
+/** Undefined where no deadline is kept here. */
+export function limitOf({ path, method, file, options }: Request): number | undefined {
+  if (file !== undefined || path.startsWith('/build')) return undefined
+  if (method === 'GET') return options?.size ? measure_ms : read_ms
+  if (/^\/containers\/[^/]+\/(stop|restart)/.test(path)) return (options?.t ?? 10) * 1000 + stop_margin_ms
+  return write_ms
+}
+
+export function keepDeadlines(docker: Docker, address: string, log: Log): Heartbeat {
+  const modem = docker.modem as unknown as { dial: Dial }
+  const dial: Dial = modem.dial.bind(docker.modem)
+  const deadlines = createDeadlines()
+  let asking = new AbortController()
+
+  const noAnswer = (why?: string): Fault =>
+    new Fault('unavailable', `the container engine at ${address} does not answer${why ? ` (${why})` : ''}`, {
+      hint: 'is Docker stopped or overloaded? the server goes on by itself when it answers',
+      retry_after_seconds: 5,
+    })
+
+  const send = (request: Request, signal: AbortSignal): Promise<unknown> => {
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+    const { abortSignal } = request
+    dial(
+      { ...request, abortSignal: abortSignal ? AbortSignal.any([abortSignal, signal]) : signal },
+      (error, result) => (error ? reject(error) : resolve(result)),
+    )
+    return promise
+  }
+
+  const heartbeat = createHeartbeat({
+    what: 'the container engine',
+    ask: async () => {
+      asking = new AbortController()
+      const ping = { path: '/_ping', method: 'GET', statusCodes: { 200: true, 500: 'server error' } }
+      await send(ping, asking.signal)
+    },
+    discard: () => asking.abort(),
+    noAnswer: () => noAnswer(),
+    patience_ms,
+    deadlines,
+    log,
+  })
+
+  async function limited(request: Request): Promise<unknown> {
+    const refused = heartbeat.hung()
+    if (refused) throw refused
+    // Aborted only before the answer begins: a stream that was had goes on.
+    const given_up = new AbortController()
+    const answer = send(request, given_up.signal)
+    answer.then(heartbeat.heard, (error) => {
+      // A refusal is an answer too.
+      if (statusOf(error) !== undefined) heartbeat.heard()
+    })
+    const limit = limitOf(request)
+    if (limit === undefined) return await answer
+    const giveUp = (fault: Fault) => {
+      given_up.abort(fault)
+      return fault
+    }
+    const hangs = Promise.withResolvers<never>()
+    const alarm = heartbeat.alarm()
+    const onAlarm = () => hangs.reject(giveUp(alarm.reason as Fault))
+    alarm.addEventListener('abort', onAlarm, { once: true })
+    try {
+      const what = `no answer to ${request.method} ${request.path.split('?')[0]} within ${limit / 1000} s`
+      return await Promise.race([
+        deadlines.within(answer, limit, () => giveUp(noAnswer(what))),
+        hangs.promise,
+      ])
+    } finally {
+      alarm.removeEventListener('abort', onAlarm)
+    }
+  }
+
+  modem.dial = (request, callback) => {
+    limited(request).then((result) => callback(null, result), callback)
+  }
+  return heartbeat
+}

@@ -1,0 +1,89 @@
+// One bridge network per project. The engine keeps bridges apart from each other; `firewall.ts` keeps them away from
+// the host.
+import { networkInterfaces } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type Docker from 'dockerode'
+import { Fault } from '../../../fault.ts'
+import type { NetworkMode } from '../../runtime.ts'
+import { isStatus, reasonOf, unlessMissing } from '../errors.ts'
+import type { Names } from '../names.ts'
+import { freeSubnets } from './subnet.ts'
+
+export type Networks = {
+  /** The network mode to create the container with. */
+  ensure(project_id: string, mode: NetworkMode): Promise<string>
+  remove(project_id: string): Promise<void>
+}
+
+export function createNetworks(docker: Docker, names: Names, pool: string): Networks {
+  async function usedSubnets(): Promise<string[]> {
+    const networks = await docker.listNetworks()
+    const engine = networks.flatMap((network) => network.IPAM?.Config ?? []).map(({ Subnet }) => Subnet)
+    const host = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
+    return [...engine, ...host.map(({ cidr }) => cidr)].filter((cidr) => typeof cidr === 'string')
+  }
+
+  async function create(project_id: string, mode: Exclude<NetworkMode, 'none'>): Promise<void> {
+    for (const subnet of freeSubnets(pool, await usedSubnets(), project_id)) {
+      try {
+        await docker.createNetwork({
+          Name: names.of(project_id),
+          // Names alone are not unique in the engine.
+          CheckDuplicate: true,
+          Driver: 'bridge',
+          Internal: mode === 'internal',
+          Attachable: false,
+          EnableIPv6: false,
+          IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
+          Options: { 'com.docker.network.bridge.name': names.bridge(project_id, mode) },
+          Labels: names.labels(project_id),
+        })
+        return
+      } catch (error) {
+        // Another server was quicker.
+        if (isStatus(error, 409) || /bridge name|already exists/i.test(reasonOf(error))) {
+          if (await find(project_id)) return
+          throw error
+        }
+        if (!/overlap/i.test(reasonOf(error))) throw error
+      }
+    }
+    throw new Fault('exhausted', `no free /28 is left in network_pool ${pool}`, {
+      hint: 'delete projects, or give network_pool a larger range',
+    })
+  }
+
+  const find = (project_id: string) => unlessMissing(docker.getNetwork(names.of(project_id)).inspect())
+
+  async function remove(project_id: string): Promise<void> {
+    const network = docker.getNetwork(names.of(project_id))
+    for (let attempt = 0; ; attempt++) {
+      const state = await unlessMissing(network.inspect())
+      if (!state) return
+      for (const endpoint of Object.keys(state.Containers ?? {}))
+        await unlessMissing(network.disconnect({ Container: endpoint, Force: true }))
+      try {
+        await unlessMissing(network.remove())
+        return
+      } catch (error) {
+        // A container on its way out holds its endpoint a moment longer.
+        if (attempt === 20 || !/active endpoints/i.test(reasonOf(error))) throw error
+        await sleep(100)
+      }
+    }
+  }
+
+  return {
+    async ensure(project_id, mode) {
+      if (mode === 'none') return 'none'
+      const existing = await find(project_id)
+      const fits =
+        existing?.Internal === (mode === 'internal') &&
+        existing.Options?.['com.docker.network.bridge.name'] === names.bridge(project_id, mode)
+      if (existing && !fits) await remove(project_id)
+      if (!fits) await create(project_id, mode)
+      return names.of(project_id)
+    },
+    remove,
+  }
+}

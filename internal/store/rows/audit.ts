@@ -1,0 +1,80 @@
+import { type Insertable, type RawBuilder, sql } from 'kysely'
+import type { Db } from '../open.ts'
+import type { AuditTable } from '../schema.ts'
+import { prepared } from './prepared.ts'
+
+export type AuditRow = Omit<Insertable<AuditTable>, 'reason'>
+
+/** The outcome of a change that is under way, or whose server ended before it was told. */
+export const pending = 'pending'
+const ended = 'the server ended before the outcome was recorded'
+
+const columns = {
+  at: 'timestamptz',
+  caller_kind: 'text',
+  caller_id: 'text',
+  token_id: 'text',
+  session_id: 'text',
+  via: 'text',
+  tool: 'text',
+  action: 'text',
+  project_id: 'text',
+  outcome: 'text',
+  milliseconds: 'float8',
+  request_id: 'text',
+  boot: 'text',
+  seq: 'bigint',
+} as const
+const names = Object.keys(columns) as (keyof typeof columns)[]
+
+/** Arrays instead of a list of values: one short statement however many rows. */
+const insertion = (name: string, conflict: RawBuilder<unknown>) =>
+  prepared<never, unknown[][]>(name, (db) => {
+    const arrays = Object.values(columns).map((type) => sql`${null}::${sql.raw(type)}[]`)
+    return sql<never>`insert into audit (${sql.join(names.map((column) => sql.ref(column)))})
+      select * from unnest(${sql.join(arrays)})
+      on conflict (boot, seq) where boot is not null ${conflict}`.compile(db)
+  })
+
+/** A statement that was given up on our side may still be executed, after the one that settles the row. */
+const insertOnce = insertion('insert_audit_intents', sql`do nothing`)
+const upsert = insertion(
+  'settle_audit',
+  sql`do update set outcome = excluded.outcome, milliseconds = excluded.milliseconds, reason = null
+    where audit.outcome in ('pending', 'unknown')`,
+)
+
+const arraysOf = (rows: AuditRow[]) => names.map((name) => rows.map((row) => row[name] ?? null))
+
+export async function insertIntents(db: Db, rows: AuditRow[]): Promise<void> {
+  await insertOnce(db, ...arraysOf(rows))
+}
+
+/** Settles the rows that have an intent and inserts the others. A repeat changes nothing. */
+export async function writeOutcomes(db: Db, rows: AuditRow[]): Promise<void> {
+  await upsert(db, ...arraysOf(rows))
+}
+
+/** What other server processes left pending. The caller holds the lock of the sole server: they have ended. */
+export async function settleAbandoned(db: Db, own_boot: string): Promise<number> {
+  const { numUpdatedRows } = await db
+    .updateTable('audit')
+    .set({ outcome: 'unknown', reason: ended })
+    .where(sql<boolean>`outcome = 'pending'`)
+    .where('boot', '!=', own_boot)
+    .executeTakeFirst()
+  return Number(numUpdatedRows)
+}
+
+/** Of one statement, which has a deadline; the next sweep deletes more. */
+const deletedAtOnce = 20_000
+
+export async function deleteAuditBefore(db: Db, at: Date): Promise<void> {
+  const old = db
+    .selectFrom('audit')
+    .select('id')
+    .where('at', '<', at.toISOString())
+    .orderBy('at')
+    .limit(deletedAtOnce)
+  await db.deleteFrom('audit').where('id', 'in', old).execute()
+}

@@ -1,0 +1,174 @@
+// Rows of projects and of what hangs on them one to one: the container.
+import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
+import type { Db } from '../open.ts'
+import type { ContainersTable, ProjectsTable, WorkspaceState } from '../schema.ts'
+import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
+import { prepared } from './prepared.ts'
+
+export type ProjectRow = Selectable<ProjectsTable>
+export type NewProject = Insertable<ProjectsTable>
+export type ContainerRow = Selectable<ContainersTable>
+export type ProjectWithContainer = ProjectRow & {
+  wanted: ContainerRow['wanted']
+  container_status: ContainerRow['status']
+  container_reason: string | null
+  /** Of the default workspace. */
+  workspace_state: WorkspaceState
+  workspace_error: string | null
+  container_memory_mb: number | null
+} & Pick<ContainerRow, 'container_id' | 'disk_used_bytes' | 'disk_measured_at' | 'disk_state'>
+
+// Not joined: its columns have the names of the project's.
+const ofDefaultWorkspace = <T>(column: 'state' | 'prepare_error') =>
+  sql<T>`(select ${sql.ref(column)} from workspaces where project_id = projects.id and is_default)`
+
+const withContainer = (db: Db) =>
+  db
+    .selectFrom('projects')
+    .innerJoin('containers', 'containers.project_id', 'projects.id')
+    .selectAll('projects')
+    .select(['wanted', 'status as container_status', 'reason as container_reason', 'container_id'])
+    .select('containers.memory_mb as container_memory_mb')
+    .select([
+      ofDefaultWorkspace<WorkspaceState>('state').as('workspace_state'),
+      ofDefaultWorkspace<string | null>('prepare_error').as('workspace_error'),
+    ])
+    .select(['disk_used_bytes', 'disk_measured_at', 'disk_state'])
+
+export async function insertProject(
+  db: Db,
+  row: NewProject,
+  wanted: ContainerRow['wanted'] = 'stopped',
+): Promise<void> {
+  await db.insertInto('projects').values(row).execute()
+  await db.insertInto('containers').values({ project_id: row.id, wanted, status: 'absent' }).execute()
+}
+
+const byId = prepared<ProjectWithContainer, [id: string]>('project_by_id', (db) =>
+  withContainer(db).where('projects.id', '=', '').compile(),
+)
+
+/** Also while it is being deleted: the caller looks at `deleting_at`. */
+export async function projectById(db: Db, id: string): Promise<ProjectWithContainer | undefined> {
+  const [row] = await byId(db, id)
+  return row
+}
+
+export async function projectByIdempotencyKey(
+  db: Db,
+  created_by: string,
+  key: string,
+): Promise<ProjectWithContainer | undefined> {
+  return await withContainer(db)
+    .where('created_by', '=', created_by)
+    .where('idempotency_key', '=', key)
+    .executeTakeFirst()
+}
+
+const likePattern = (text: string) => `%${text.replace(/[\\%_]/g, (found) => `\\${found}`)}%`
+
+export async function listProjects(
+  db: Db,
+  filter: { name_contains?: string; only_id?: string } & PageRequest,
+): Promise<Page<ProjectWithContainer>> {
+  const from = readCursor(filter.cursor)
+  let query = withContainer(db)
+    .where('deleting_at', 'is', null)
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(filter.limit + 1)
+  if (filter.only_id) query = query.where('id', '=', filter.only_id)
+  if (filter.name_contains) query = query.where('name', 'ilike', likePattern(filter.name_contains))
+  if (from) query = query.where(sql<boolean>`(created_at, id::text) > (${from.at}::timestamptz, ${from.id})`)
+  return toPage(await query.execute(), filter.limit, (row) => ({ at: row.created_at, id: row.id }))
+}
+
+export async function updateProject(db: Db, id: string, change: Updateable<ProjectsTable>): Promise<void> {
+  await db
+    .updateTable('projects')
+    .set({ ...change, updated_at: new Date().toISOString() })
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Locked against other changes until the transaction ends; sessions can still be made in it. */
+export async function lockProject(trx: Db, id: string): Promise<ProjectRow | undefined> {
+  return await trx.selectFrom('projects').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
+}
+
+const grantById = prepared<{ api_scope_grant: string | null }, [id: string]>('project_grant', (db) =>
+  db.selectFrom('projects').select('api_scope_grant').where('id', '=', '').compile(),
+)
+
+/** Null also if there is no such project: that is for others to find. */
+export async function grantOf(db: Db, id: string): Promise<string | null> {
+  const [row] = await grantById(db, id)
+  return row?.api_scope_grant ?? null
+}
+
+export async function markDeleting(db: Db, id: string): Promise<void> {
+  await db
+    .updateTable('projects')
+    .set({ deleting_at: new Date().toISOString() })
+    .where('id', '=', id)
+    .where('deleting_at', 'is', null)
+    .execute()
+}
+
+/** The project, all that refers to it, and the tokens that were for it alone. */
+export async function deleteProjectRows(db: Db, id: string): Promise<void> {
+  await db
+    .deleteFrom('tokens')
+    .where('scope', 'in', [`project:${id}`, `project:${id}:ro`])
+    .execute()
+  await db.deleteFrom('projects').where('id', '=', id).execute()
+}
+
+/** All of them, for the reconciler. */
+export async function allProjects(db: Db): Promise<ProjectWithContainer[]> {
+  return await withContainer(db).orderBy('created_at').execute()
+}
+
+/** How many of these containers run as far as is known. */
+export async function runningAmong(db: Db, ids: string[]): Promise<number> {
+  const { running } = await db
+    .selectFrom('containers')
+    .select(({ fn }) => fn.countAll<number>().as('running'))
+    .where('project_id', 'in', ids)
+    .where('wanted', '=', 'running')
+    .where('status', '=', 'running')
+    .executeTakeFirstOrThrow()
+  return Number(running)
+}
+
+/** Those whose use of the disk may change: what runs, what is over its limit, and these. */
+export async function projectsOnDisk(db: Db, ids: string[]): Promise<ProjectWithContainer[]> {
+  return await withContainer(db)
+    .where('deleting_at', 'is', null)
+    .where(sql<boolean>`(wanted = 'running' or disk_state <> 'ok' or projects.id = any(${ids}::uuid[]))`)
+    .execute()
+}
+
+export async function saveContainer(
+  db: Db,
+  project_id: string,
+  change: Updateable<ContainersTable>,
+): Promise<void> {
+  await db
+    .updateTable('containers')
+    .set({ ...change, updated_at: new Date().toISOString() })
+    .where('project_id', '=', project_id)
+    .execute()
+}
+
+/** Why its container ended last, once. */
+export async function takeLastEnd(db: Db, project_id: string): Promise<string | null> {
+  const row = await db
+    .selectFrom('containers')
+    .select('last_end')
+    .where('project_id', '=', project_id)
+    .executeTakeFirst()
+  const last_end = row?.last_end ?? null
+  if (last_end !== null) await saveContainer(db, project_id, { last_end: null })
+  return last_end
+}

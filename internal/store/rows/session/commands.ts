@@ -1,0 +1,92 @@
+import { randomBytes } from 'node:crypto'
+import { type Selectable, sql } from 'kysely'
+import type { Db } from '../../open.ts'
+import type { CommandsTable } from '../../schema.ts'
+
+export type CommandRow = Selectable<CommandsTable>
+
+/** What is to be told, without its place in the queue. */
+export type Due = Omit<CommandRow, 'number' | 'created_at'>
+
+export type NewCommand = {
+  session_id: string
+  project_id: string
+  kind: CommandRow['kind']
+  payload: Record<string, unknown>
+  id?: string
+}
+
+/** To be written together with something else. */
+export const commandInsertion = (db: Db, row: Due) =>
+  db.insertInto('commands').values({ ...row, payload: JSON.stringify(row.payload) })
+
+export async function insertCommand(db: Db, row: NewCommand): Promise<string> {
+  const id = row.id ?? newCommandId()
+  await commandInsertion(db, { ...row, id }).execute()
+  return id
+}
+
+export const newCommandId = () => `cmd_${randomBytes(10).toString('hex')}`
+
+/** What is for a queued session waits with it. */
+const isAdmitted = sql<boolean>`not exists (select from sessions where sessions.id = commands.session_id and status = 'queued')`
+
+export async function pendingCommands(db: Db, project_id: string): Promise<CommandRow[]> {
+  return await db
+    .selectFrom('commands')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .where(isAdmitted)
+    .orderBy('number')
+    .execute()
+}
+
+export async function projectsWithCommands(db: Db): Promise<string[]> {
+  const rows = await db.selectFrom('commands').select('project_id').distinct().where(isAdmitted).execute()
+  return rows.map((row) => row.project_id)
+}
+
+/** Ids of the turns that its supervisor was not told of yet. */
+export async function pendingTurns(db: Db, session_id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('commands')
+    .select(['kind', 'payload'])
+    .where('session_id', '=', session_id)
+    .where('kind', 'in', ['start', 'prompt'])
+    .orderBy('number')
+    .execute()
+  return rows.flatMap(({ kind, payload }) => {
+    const turn = (kind === 'start' ? payload.turn : payload) as { turn_id?: unknown } | undefined
+    return typeof turn?.turn_id === 'string' ? [turn.turn_id] : []
+  })
+}
+
+export async function deleteCommand(db: Db, id: string): Promise<void> {
+  await db.deleteFrom('commands').where('id', '=', id).execute()
+}
+
+export async function deleteSessionCommands(db: Db, session_id: string): Promise<void> {
+  await db.deleteFrom('commands').where('session_id', '=', session_id).execute()
+}
+
+export async function hasCommand(db: Db, session_id: string, kind: CommandRow['kind']): Promise<boolean> {
+  const row = await db
+    .selectFrom('commands')
+    .select('id')
+    .where('session_id', '=', session_id)
+    .where('kind', '=', kind)
+    .executeTakeFirst()
+  return row !== undefined
+}
+
+/** Which of these have a start on its way to their container. */
+export async function sessionsToStart(db: Db, session_ids: string[]): Promise<Set<string>> {
+  if (session_ids.length === 0) return new Set()
+  const rows = await db
+    .selectFrom('commands')
+    .select('session_id')
+    .where('session_id', 'in', session_ids)
+    .where('kind', '=', 'start')
+    .execute()
+  return new Set(rows.map((row) => row.session_id))
+}

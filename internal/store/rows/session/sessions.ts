@@ -1,0 +1,289 @@
+import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
+import type { SessionStatus } from '../../../protocol/session-status.ts'
+import type { Db } from '../../open.ts'
+import type { SessionsTable } from '../../schema.ts'
+import { type Page, type PageRequest, readCursor, toPage } from '../page.ts'
+
+export type SessionRow = Selectable<SessionsTable>
+export type SessionChange = Updateable<SessionsTable>
+export const overStatuses = ['completed', 'failed', 'cancelled'] as const satisfies SessionStatus[]
+export const isOver = (status: SessionStatus): boolean => (overStatuses as readonly string[]).includes(status)
+
+/** Over, or about to be: it acts no more, whether or not its container admits its end. */
+export const actsNoMore = (row: {
+  status: SessionStatus
+  end_requested_at?: string | null | undefined
+}): boolean => isOver(row.status) || Boolean(row.end_requested_at)
+
+/** A new session, to be written together with its first events and its first command. */
+export const sessionInsertion = (db: Db, row: Insertable<SessionsTable>) =>
+  db.insertInto('sessions').values(row)
+
+export async function sessionById(db: Db, id: string): Promise<SessionRow | undefined> {
+  return await db.selectFrom('sessions').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+export type KeyHolder = Pick<
+  SessionRow,
+  | 'id'
+  | 'project_id'
+  | 'workspace_id'
+  | 'droid'
+  | 'status'
+  | 'end_requested_at'
+  | 'api_scope'
+  | 'token_id'
+  | 'key_expires_at'
+> & {
+  disabled_tools: string[]
+  api_scope_grant: string | null
+  token_revoked_at: string | null
+  token_expires_at: string | null
+}
+
+export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder | undefined> {
+  return await db
+    .selectFrom('sessions')
+    .innerJoin('projects', 'projects.id', 'sessions.project_id')
+    .leftJoin('tokens', 'tokens.id', 'sessions.token_id')
+    .select([
+      'sessions.id',
+      'project_id',
+      'workspace_id',
+      'sessions.droid',
+      'status',
+      'end_requested_at',
+      'api_scope',
+      'token_id',
+      'key_expires_at',
+    ])
+    .select(['projects.disabled_tools', 'projects.api_scope_grant'])
+    .select(['tokens.revoked_at as token_revoked_at', 'tokens.expires_at as token_expires_at'])
+    .where('key_hash', '=', hash)
+    .executeTakeFirst()
+}
+
+/** With what its project allows, if that differs from the config. */
+export type LockedSession = SessionRow & { session_mb: number | null }
+
+/**
+ * Access tokens of an issuer are short, and renewed as long as their holder is welcome: when he speaks to his session again,
+ * its key and those of the sessions below it live as long as the token he shows now.
+ */
+export async function extendKeys(trx: Db, root_session_id: string, expires_at: string): Promise<void> {
+  await trx
+    .updateTable('sessions')
+    .set({ key_expires_at: expires_at })
+    .where('root_session_id', '=', root_session_id)
+    .where('key_expires_at', '<', expires_at)
+    .execute()
+}
+
+/** In the order of their ids, so that two who lock several never wait for each other in a circle. */
+export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, LockedSession>> {
+  const rows = await trx
+    .selectFrom('sessions')
+    .selectAll()
+    .select(
+      sql<
+        number | null
+      >`(select (limits ->> 'session_mb')::int from projects where projects.id = sessions.project_id)`.as(
+        'session_mb',
+      ),
+    )
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+  return new Map(rows.map((row) => [row.id, row]))
+}
+
+/** Keeps it from ending until the transaction ends. False if it is gone or over. */
+export async function holdSession(trx: Db, id: string): Promise<boolean> {
+  const row = await trx
+    .selectFrom('sessions')
+    .select(['status', 'end_requested_at'])
+    .where('id', '=', id)
+    .forShare()
+    .executeTakeFirst()
+  return row !== undefined && !actsNoMore(row)
+}
+
+/** Those of a project are not taken up again, whoever speaks to them. */
+export async function closeSessions(trx: Db, project_id: string): Promise<void> {
+  await trx
+    .updateTable('sessions')
+    .set({ end_requested_at: sql<string>`now()` })
+    .where('project_id', '=', project_id)
+    .where('end_requested_at', 'is', null)
+    .execute()
+}
+
+export async function updateSession(db: Db, id: string, change: SessionChange): Promise<void> {
+  await db
+    .updateTable('sessions')
+    .set({ ...change, updated_at: new Date().toISOString() })
+    .where('id', '=', id)
+    .execute()
+}
+
+/** Only how far the log has come: what most batches change. To be written together with the events. */
+export const advancement = (
+  rows: { id: string; next_index: number; committed_seq: number; stored_bytes: number }[],
+) => sql`
+    update sessions set next_index = moved.next_index, committed_seq = moved.committed_seq,
+      stored_bytes = moved.stored_bytes, updated_at = now()
+    from unnest(${rows.map((row) => row.id)}::text[], ${rows.map((row) => row.next_index)}::bigint[],
+      ${rows.map((row) => row.committed_seq)}::bigint[], ${rows.map((row) => row.stored_bytes)}::bigint[])
+      as moved (id, next_index, committed_seq, stored_bytes)
+    where sessions.id = moved.id`
+
+export async function sessionByIdempotencyKey(
+  db: Db,
+  project_id: string,
+  created_by: string,
+  key: string,
+): Promise<SessionRow | undefined> {
+  return await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .where('created_by', '=', created_by)
+    .where('idempotency_key', '=', key)
+    .executeTakeFirst()
+}
+
+/** What a spawn without `new_session` takes up: live, or failed, or ended by nobody but time. */
+export async function latestOfWorkspace(
+  db: Db,
+  project_id: string,
+  workspace_id: string,
+  droid: string | undefined,
+): Promise<SessionRow | undefined> {
+  let query = db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .where('workspace_id', '=', workspace_id)
+    .where('parent_session_id', 'is', null)
+    .where('end_requested_at', 'is', null)
+    .where('full_at', 'is', null)
+    .where('status', '!=', 'cancelled')
+    .orderBy('created_at', 'desc')
+    .limit(1)
+  if (droid) query = query.where('droid', '=', droid)
+  return await query.executeTakeFirst()
+}
+
+export async function listSessions(
+  db: Db,
+  filter: { project_id?: string; status?: SessionStatus; parent_session_id?: string } & PageRequest,
+): Promise<Page<SessionRow>> {
+  const from = readCursor(filter.cursor)
+  let query = db
+    .selectFrom('sessions')
+    .selectAll()
+    .orderBy('created_at')
+    .orderBy('id')
+    .limit(filter.limit + 1)
+  if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
+  if (filter.status) query = query.where('status', '=', filter.status)
+  if (filter.parent_session_id) query = query.where('parent_session_id', '=', filter.parent_session_id)
+  if (from) query = query.where(sql<boolean>`(created_at, id) > (${from.at}::timestamptz, ${from.id})`)
+  return toPage(await query.execute(), filter.limit, (row) => ({ at: row.created_at, id: row.id }))
+}
+
+/** A session and all below it, parents before children. */
+export async function subtree(db: Db, id: string): Promise<SessionRow[]> {
+  const top = await sessionById(db, id)
+  if (!top) return []
+  const tree = await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('root_session_id', '=', top.root_session_id)
+    .orderBy('depth')
+    .execute()
+  const inside = new Set([id])
+  for (const row of tree) if (row.parent_session_id && inside.has(row.parent_session_id)) inside.add(row.id)
+  return tree.filter((row) => inside.has(row.id))
+}
+
+export async function activeSessions(db: Db, project_id: string): Promise<SessionRow[]> {
+  return await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('project_id', '=', project_id)
+    .where('status', 'not in', overStatuses)
+    .where('ended_at', 'is', null)
+    .execute()
+}
+
+export type Usage = {
+  sessions: number
+  active: number
+  spawned_last_minute: number
+  input_tokens: number
+  output_tokens: number
+  /** Also of sessions that were deleted. */
+  cost_usd: number
+  /** What its requests to models that are under way may cost at most. */
+  reserved_usd: number
+}
+
+/** Of one project. */
+export async function projectUsage(db: Db, project_id: string): Promise<Usage> {
+  const { rows } = await sql<Usage>`
+    select count(*)::int as sessions,
+      (count(*) filter (where status not in ('completed', 'failed', 'cancelled')))::int as active,
+      (count(*) filter (where created_at > now() - interval '1 minute'))::int as spawned_last_minute,
+      coalesce(sum(input_tokens), 0)::bigint as input_tokens,
+      coalesce(sum(output_tokens), 0)::bigint as output_tokens,
+      coalesce((select spent_usd from project_spending where project_id = ${project_id}), 0)
+        + coalesce((select sum(usd) from project_costs where project_id = ${project_id}), 0) as cost_usd,
+      coalesce((select sum(amount_usd) from model_reservations where project_id = ${project_id}), 0) as reserved_usd
+    from sessions where project_id = ${project_id}`.execute(db)
+  return rows[0]!
+}
+
+export async function treeUsage(
+  db: Db,
+  root_session_id: string,
+): Promise<{ sessions: number; input_tokens: number; output_tokens: number; cost_usd: number }> {
+  const { rows } = await sql<{
+    sessions: number
+    input_tokens: number
+    output_tokens: number
+    cost_usd: number
+  }>`
+    select count(*)::int as sessions, coalesce(sum(input_tokens), 0)::bigint as input_tokens,
+      coalesce(sum(output_tokens), 0)::bigint as output_tokens, coalesce(sum(cost_usd), 0)::float8 as cost_usd
+    from sessions where root_session_id = ${root_session_id}`.execute(db)
+  return rows[0]!
+}
+
+export async function idleSince(db: Db, before: Date): Promise<SessionRow[]> {
+  return await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('status', '=', 'idle')
+    .where('idle_at', '<', before.toISOString())
+    .where('end_requested_at', 'is', null)
+    .limit(1000)
+    .execute()
+}
+
+/** Over for so long; with their children, events and all. Those with living children stay. */
+export async function deleteOverSessions(
+  db: Db,
+  filter: { project_id?: string; before: Date },
+): Promise<string[]> {
+  let query = db
+    .deleteFrom('sessions')
+    .where('status', 'in', overStatuses)
+    .where('ended_at', '<', filter.before.toISOString())
+    .where(
+      sql<boolean>`not exists (select 1 from sessions living where living.root_session_id = sessions.root_session_id and living.status not in ('completed', 'failed', 'cancelled'))`,
+    )
+  if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
+  return (await query.returning('id').execute()).map(({ id }) => id)
+}

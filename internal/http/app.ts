@@ -12,7 +12,9 @@ import type { Config } from '../config/load.ts'
 import { Fault } from '../fault.ts'
 import { newRequestId } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { Follow } from '../tools/follow.ts'
+import { type EventSource, projectStream, sessionStream } from '../tools/declarations/internal.ts'
+import type { Door } from '../tools/door.ts'
+import type { CallContext } from '../tools/tool.ts'
 import { type Authenticate, boundBody, createCallerCheck, type Rate } from './auth.ts'
 import { BodyTooLarge, readBody } from './body.ts'
 import { errorResponse, logged } from './errors.ts'
@@ -49,8 +51,8 @@ export type HttpOptions = {
   lifetimes: Lifetimes
   streams: OpenStreams
   mcp: McpEndpoint
-  /** Event streams; without it there are none. */
-  follow?: Follow
+  /** Opens event streams; without it there are none. */
+  door?: Pick<Door, 'run'>
   readiness: Checks
   /** What hangs although the server is ready, in words for everybody. */
   degraded?: () => Promise<string[]>
@@ -137,15 +139,27 @@ export function createHttp(options: HttpOptions): Http {
     if (c.var.ended) throw c.var.ended
     return mcp.fetch(c.req.raw, { caller, request_id: c.var.request_id }, body)
   })
-  const { follow } = options
-  if (follow)
-    for (const kind of ['session', 'project'] as const)
-      app.get(`/${kind}s/:id/events`, async (c) => {
+  const { door } = options
+  if (door) {
+    const open: Record<
+      string,
+      (context: CallContext, id: string, since_index: number) => Promise<EventSource>
+    > = {
+      sessions: (context, session_id, since_index) =>
+        door.run(sessionStream, context, { session_id, since_index }),
+      projects: (context, project_id, since_index) =>
+        door.run(projectStream, context, { project_id, since_index }),
+    }
+    for (const [kind, source] of Object.entries(open))
+      app.get(`/${kind}/:id/events`, async (c) => {
         const caller = await callerOf(c)
         const since = sinceOf(c.req.header('last-event-id') ?? c.req.query('since_index'))
-        const source = await follow[kind](caller, c.var.request_id, c.req.param('id'), since)
-        return streams.open(caller, c.req.raw.signal, source)
+        const { signal } = c.req.raw
+        const { request_id } = c.var
+        const context = { caller, request_id, via: 'http', signal, progress: () => undefined } as const
+        return streams.open(caller, signal, await source(context, c.req.param('id'), since))
       })
+  }
   app.get('/healthz', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', async (c) => {
     const { fault, missing, refused } = await ready()

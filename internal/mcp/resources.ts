@@ -7,7 +7,8 @@ import {
   type ReadResourceResult,
   type Server,
 } from '@modelcontextprotocol/server'
-import type { CallContext, Door, Outcome } from '../tools/call-types.ts'
+import type { Door } from '../tools/door.ts'
+import type { CallContext, Outcome } from '../tools/tool.ts'
 
 const prefix = 'oubliette://sessions/'
 export const sessionUri = (session_id: string) => `${prefix}${session_id}`

@@ -14,7 +14,8 @@ import {
 import type { Caller } from '../auth/caller.ts'
 import { Fault, toFault } from '../fault.ts'
 import type { Log } from '../log.ts'
-import type { CallContext, Door, ListedTool, Outcome } from '../tools/call-types.ts'
+import type { Door } from '../tools/door.ts'
+import type { CallContext, ListedTool, Outcome } from '../tools/tool.ts'
 import type { Notify } from './notify.ts'
 import { listSessions, readSession, subscribe, subscriptionsOf, templates, unsubscribe } from './resources.ts'
 

@@ -250,6 +250,8 @@ export interface CallerRequestsTable {
   created_at: string
   deadline_at: string
   answered_at: string | null
+  /** The audit row of the droid's call, without its outcome; null in rows that an earlier version closed. */
+  audit: Json<Record<string, unknown>> | null
 }
 
 /** Calls of our tools by droids that must not be done twice, and were begun. */

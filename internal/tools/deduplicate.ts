@@ -3,8 +3,7 @@
 // call's id as its key; one that may be repeated is repeated; for the rest a row says that it was begun, and the repeat is
 // told so: it may have taken effect, and doing it twice would be worse than asking the droid to look.
 import { Fault } from '../fault.ts'
-import type { Outcome } from './call-types.ts'
-import type { Tool } from './tool.ts'
+import type { Outcome, Tool } from './tool.ts'
 
 /** After a lost connection: how long a call runs on for somebody to come back for it. */
 const patienceMs = 30_000

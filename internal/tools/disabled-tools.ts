@@ -1,6 +1,7 @@
-// Tools that a project keeps from its droids. A name is one that a droid sees (`oubliette_token`, `app_greet`), one of ours
-// without its prefix (`token`), or one action of it (`session.spawn`, `oubliette_session_spawn`).
-import type { ListedTool } from './call-types.ts'
+// Tools that a project disables for its droids. A name is one that a droid sees (`oubliette_token`, `app_greet`), one of
+// ours without its prefix (`token`), or one action of it (`session.spawn`, `oubliette_session_spawn`).
+import { Fault } from '../fault.ts'
+import type { ListedTool } from './tool.ts'
 
 const plain = (name: string) => name.replace(/^oubliette_/, '').replace('.', '_')
 
@@ -8,8 +9,10 @@ export function createDisabled(names: readonly string[]) {
   const ours = new Set(names.map(plain))
   const has = (tool: string, action?: string) =>
     ours.has(tool) || (action !== undefined && ours.has(`${tool}_${action}`))
+  /** A caller's tool, by its whole name. */
+  const hasCallers = (name: string) => names.includes(name)
 
-  /** What is left of a tool; nothing if none of its actions is. */
+  /** The tool with its enabled actions; undefined if none is. */
   function rest(tool: ListedTool): ListedTool | undefined {
     if (has(tool.name)) return undefined
     const properties = tool.inputSchema.properties as { action?: { enum?: string[] } } | undefined
@@ -23,8 +26,13 @@ export function createDisabled(names: readonly string[]) {
 
   return {
     has,
-    /** A caller's tool, by its whole name. */
-    hasCallers: (name: string) => names.includes(name),
+    hasCallers,
+    /** Throws if the call is of a disabled tool. `caller_tool` calls the tool of a caller that `name` names. */
+    refuse({ title, tool, name }: { title?: string; tool: string; name: string }): void {
+      const of_caller = tool === 'caller_tool'
+      if (of_caller ? hasCallers(name) : has(tool, name))
+        throw new Fault('forbidden', `the project disables ${of_caller ? name : title} for its droids`)
+    },
     without: (listed: readonly ListedTool[]): readonly ListedTool[] =>
       ours.size === 0 ? listed : listed.map(rest).filter((tool) => tool !== undefined),
   }

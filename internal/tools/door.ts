@@ -1,28 +1,52 @@
-// The one door. Whatever the way in, a call is found, permitted, checked, run and written into the audit here, in
-// this order: may this scope ever use the action; is the input right; which projects does it touch and does the
-// scope see all of them (if not, they do not exist for it); does the caller hold what an admin granted to the projects
-// that it writes to; then it runs, for as long as its caller's credential is valid. A change runs only after its intent
-// is committed to the audit, and its row is settled with the outcome.
+// The door: every call is found, checked, permitted, run and written into the audit here, whether it comes by HTTP, an
+// event stream, a container's socket or a schedule. In this order: does the project of the droid disable the tool; may
+// this scope ever use the action; is the input valid; which projects does it touch and does the scope see all of them
+// (if not, they do not exist for it); does the caller hold what an admin granted to the projects that it writes to;
+// then it runs, for as long as its caller's credential is valid. A change runs only after its intent is committed to the
+// audit, and its row is settled with the outcome. Only this file builds an audit row.
 import { performance } from 'node:perf_hooks'
 import type { Caller } from '../auth/caller.ts'
-import { holdsEverything, mayAct } from '../auth/grant.ts'
+import { holdsEverything, isInside, mayAct } from '../auth/grant.ts'
 import { type Lifetimes, whileValid } from '../auth/lifetimes.ts'
-import { couldAllow, sees } from '../auth/scope.ts'
+import { couldAllow, type Scope, sees } from '../auth/scope.ts'
 import { Fault, toFault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
-import type { Intent } from '../manager/access/audit.ts'
+import type { AuditCall, Intent } from '../manager/access/audit.ts'
 import type { Managers } from '../manager/managers.ts'
 import { lacksGrant } from '../manager/project/boundaries.ts'
-import type { CallContext, Door, Outcome } from './call-types.ts'
-import { checkText, describeProblems } from './check.ts'
+import { checkText, describeProblems } from './check-input.ts'
+import { createDisabled } from './disabled-tools.ts'
 import { createListing } from './listing.ts'
-import type { Action, Tool } from './tool.ts'
+import type { CallContext, InternalAction, ListedTool, Outcome, RunContext, Runnable, Tool } from './tool.ts'
 
-type Found = { tool: Tool; name: string; action: Action; args: Record<string, unknown> }
+export interface Door {
+  /** What this scope could ever use; the same array for the same kind of scope, so that it can be prepared once. */
+  listing(scope: Scope): readonly ListedTool[]
+  /** Never throws: a fault is an outcome. */
+  call(tool: string, context: CallContext, args: unknown): Promise<Outcome>
+  /** Throws a fault; the result is what the action returns. */
+  run<Input, Result>(
+    action: InternalAction<Input, Result>,
+    context: CallContext,
+    input: Input,
+  ): Promise<Result>
+}
+
+/** `title`: how messages name it. */
+type Found<Result> = {
+  title: string
+  tool: string
+  name: string
+  action: Runnable<Result>
+  args: Record<string, unknown>
+}
+
+/** Of an action in the audit: a droid's name of a caller's tool is a caller's id and a name. */
+const longestName = 200
 
 const names = (record: Record<string, unknown>) => Object.keys(record).join(', ')
 
-function find(tools: Record<string, Tool>, toolName: string, given: unknown): Found {
+function find(tools: Record<string, Tool>, toolName: string, given: unknown): Found<object> {
   if (!Object.hasOwn(tools, toolName))
     throw new Fault('not_found', `no tool "${toolName.slice(0, 80)}"`, { hint: `tools are ${names(tools)}` })
   const tool = tools[toolName]!
@@ -31,33 +55,38 @@ function find(tools: Record<string, Tool>, toolName: string, given: unknown): Fo
     throw new Fault('invalid', 'arguments must be an object')
   checkText(args)
   if (!tool.unified)
-    return { tool, name: toolName, action: tool.actions[toolName]!, args: args as Found['args'] }
-  const { action: name, ...rest } = args as Found['args']
+    return {
+      title: toolName,
+      tool: toolName,
+      name: toolName,
+      action: tool.actions[toolName]!,
+      args: args as Record<string, unknown>,
+    }
+  const { action: name, ...rest } = args as Record<string, unknown>
   if (typeof name !== 'string')
     throw new Fault('invalid', `${toolName} needs "action"`, { hint: `one of ${names(tool.actions)}` })
   if (!Object.hasOwn(tool.actions, name))
     throw new Fault('invalid', `${toolName} has no action "${name.slice(0, 80)}"`, {
       hint: `one of ${names(tool.actions)}`,
     })
-  return { tool, name, action: tool.actions[name]!, args: rest }
+  return { title: `${toolName}.${name}`, tool: toolName, name, action: tool.actions[name]!, args: rest }
 }
 
 /**
  * Every project that the input names, directly or through the id of something in it. An id in a project that the
- * scope does not see must sound exactly like an unknown one.
+ * scope does not see gets exactly the answer of an unknown one.
  */
 async function permit(
   managers: Managers,
-  context: CallContext,
-  action: Action,
+  { caller }: CallContext,
+  action: Runnable,
   input: Record<string, unknown>,
 ): Promise<string[]> {
   if (!action.needs.startsWith('project:')) return []
-  const { scope } = context.caller
   const touched: string[] = []
   const look = (what: string, id: string, found: string | string[] | undefined) => {
     const projects = typeof found === 'string' ? [found] : (found ?? [])
-    if (projects.length === 0 || !projects.every((project_id) => sees(scope, project_id)))
+    if (projects.length === 0 || !projects.every((project_id) => sees(caller.scope, project_id)))
       throw unknown(what, id)
     touched.push(...projects)
   }
@@ -67,23 +96,22 @@ async function permit(
   }
   const targets = (Array.isArray(input.targets) ? input.targets : []) as { project_id: string }[]
   for (const { project_id } of targets) look('project', project_id, project_id)
-  if (action.needs === 'project:write') await requireGrants(managers, context.caller, touched)
+  if (action.needs === 'project:write') await requireGrants(managers, caller, touched)
   return touched
 }
 
-/** Whatever writes to a project can reach into its container, where keys of the granted scope are. */
+/** Whoever writes to a project can reach into its container, where keys of the granted scope are. */
 async function requireGrants(managers: Managers, caller: Caller, touched: string[]): Promise<void> {
   if (holdsEverything(caller)) return
-  // What names no project is about the only one that a project's token has.
+  // An input that names no project is about the only one that a project's token has.
   const own = caller.scope.kind === 'project' ? [caller.scope.project_id] : []
   for (const project_id of new Set(touched.length > 0 ? touched : own)) {
+    // A session may act in its own project whatever is granted to it: no query for the calls of droids.
+    if (isInside(caller, project_id)) continue
     const grant = await managers.projects.grantOf(project_id)
     if (!mayAct(caller, project_id, grant)) throw lacksGrant(project_id, grant)
   }
 }
-
-const describe = (found: { tool: Tool; name: string }) =>
-  found.tool.unified ? `${found.tool.name}.${found.name}` : found.tool.name
 
 export function createDoor(options: {
   tools: Record<string, Tool>
@@ -93,67 +121,75 @@ export function createDoor(options: {
 }): Door {
   const { tools, managers, lifetimes, log } = options
 
-  async function run(
-    found: Found,
-    context: CallContext,
+  async function runFound<Result>(
+    { title, action, args }: Found<Result>,
+    context: Omit<RunContext, 'managers' | 'intent'>,
     begin: (projects: string[]) => Promise<void>,
-  ): Promise<object> {
-    const { action, args } = found
+  ): Promise<Result> {
     if (!couldAllow(context.caller.scope, action.needs))
-      throw new Fault('forbidden', `${describe(found)} needs more than this token's scope`, {
+      throw new Fault('forbidden', `${title} needs more than this token's scope`, {
         hint: `it needs ${action.needs}`,
       })
     const parsed = action.input.safeParse(args)
-    if (!parsed.success) throw describeProblems(describe(found), action.input, parsed.error)
+    if (!parsed.success) throw describeProblems(title, action.input, parsed.error)
     const intent = begin(await permit(managers, context, action, parsed.data))
     if (!action.awaits_intent) await intent
     context.signal.throwIfAborted()
     return await action.run({ ...context, managers, intent }, parsed.data as never)
   }
 
-  async function call(toolName: string, context: CallContext, args: unknown): Promise<Outcome> {
+  /** Names the call in the audit until `resolve` has found it. */
+  type Asked = { tool: string; action: string }
+
+  async function enter<Result>(
+    context: CallContext,
+    asked: Asked,
+    resolve: () => Found<Result>,
+  ): Promise<Result> {
     const started = performance.now()
-    let found: Found | undefined
-    let project_id: string | null = null
-    let intent: Intent | undefined
-    let outcome: Outcome
-    let result = 'ok'
-    const at = new Date().toISOString()
-    const described = () => ({
-      at,
-      caller_kind: context.caller.kind,
-      caller_id: context.caller.id,
-      token_id: context.caller.token_id,
-      session_id: context.caller.session_id ?? null,
+    const { caller } = context
+    const row: AuditCall = {
+      at: new Date().toISOString(),
+      caller_kind: caller.kind,
+      caller_id: caller.id,
+      token_id: caller.token_id,
+      session_id: caller.session_id ?? null,
       via: context.via,
-      tool: found?.tool.name ?? toolName.slice(0, 80),
-      action: found?.name ?? '',
-      project_id,
+      tool: asked.tool.slice(0, 80),
+      action: asked.action.slice(0, longestName),
+      project_id: null,
       request_id: context.request_id,
-    })
-    using valid = whileValid(lifetimes, context.caller, context.signal)
+    }
+    let intent: Intent | undefined
+    let taken = false
+    let outcome = 'ok'
+    using valid = whileValid(lifetimes, caller, context.signal)
     const { signal } = valid
+    const takeAuditRow = () => {
+      signal.throwIfAborted()
+      taken = true
+      return row
+    }
     try {
-      found = find(tools, toolName, args)
+      const found = resolve()
       const { action } = found
-      const running = run(found, { ...context, signal }, (touched) => {
-        project_id = touched[0] ?? null
+      row.tool = found.tool
+      row.action = found.name.slice(0, longestName)
+      if (context.disabled_tools?.length) createDisabled(context.disabled_tools).refuse(found)
+      const running = runFound(found, { ...context, signal, takeAuditRow }, (touched) => {
+        row.project_id = touched[0] ?? null
         // A call that has ended meanwhile is recorded already.
         signal.throwIfAborted()
         if (action.needs.endsWith(':read') || action.commits_audit) return Promise.resolve()
-        intent = managers.audit.begin(described())
+        intent = managers.audit.begin(row)
         // An action that awaits it itself may end before that.
         intent.committed.catch(() => undefined)
         return intent.committed
       })
-      // Not every action watches the signal, and some answer what they have when it ends.
-      const structured = await Promise.race([running, valid.ended])
+      // Not every action watches the signal, and some return what they have when it is aborted.
+      const result = await Promise.race([running, valid.ended])
       if (signal.reason instanceof Fault && signal.reason.kind === 'unauthenticated') throw signal.reason
-      outcome = {
-        structured: structured as Record<string, unknown>,
-        text: JSON.stringify(structured),
-        is_error: false,
-      }
+      return result
     } catch (thrown) {
       const fault =
         signal.aborted && !(thrown instanceof Fault)
@@ -161,23 +197,47 @@ export function createDoor(options: {
           : toFault(thrown)
       if (fault.kind === 'internal')
         log.error('call failed', {
-          tool: toolName,
+          tool: asked.tool,
           request_id: context.request_id,
           id: fault.id,
           error: fault.cause ?? fault,
         })
-      result = fault.kind
-      outcome = {
-        structured: { error: fault.shape() },
-        text: fault.hint ? `${fault.message} (${fault.hint})` : fault.message,
-        is_error: true,
-      }
+      outcome = fault.kind
+      throw fault
+    } finally {
+      const milliseconds = performance.now() - started
+      if (intent) intent.settle(outcome, milliseconds)
+      else if (!taken) managers.audit.record({ ...row, outcome, milliseconds })
     }
-    const milliseconds = performance.now() - started
-    if (intent) intent.settle(result, milliseconds)
-    else managers.audit.record({ ...described(), outcome: result, milliseconds })
-    return outcome
   }
 
-  return { listing: createListing(tools), call }
+  return {
+    listing: createListing(tools),
+    async call(tool, context, args) {
+      try {
+        const structured = await enter(context, { tool, action: '' }, () => find(tools, tool, args))
+        return {
+          structured: structured as Record<string, unknown>,
+          text: JSON.stringify(structured),
+          is_error: false,
+        }
+      } catch (thrown) {
+        const fault = toFault(thrown)
+        return {
+          structured: { error: fault.shape() },
+          text: fault.hint ? `${fault.message} (${fault.hint})` : fault.message,
+          is_error: true,
+        }
+      }
+    },
+    run(action, context, input) {
+      const { tool } = action
+      const name = action.action(input)
+      return enter(context, { tool, action: name }, () => {
+        const args = input as Record<string, unknown>
+        for (const value of Object.values(args)) checkText(value)
+        return { title: tool, tool, name, action, args }
+      })
+    },
+  }
 }

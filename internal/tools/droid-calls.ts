@@ -1,18 +1,18 @@
 // What a droid may call over its container's socket. Everything ends in the one door, with the session as the actor and
 // the scope that its spawner asked for.
-import { type Lifetimes, whileValid } from '../auth/lifetimes.ts'
 import { covers, parseScope, type Scope } from '../auth/scope.ts'
-import { Fault, toFault, unknown } from '../fault.ts'
+import { Fault, unknown } from '../fault.ts'
 import { newRequestId } from '../ids.ts'
 import type { Managers } from '../manager/managers.ts'
 import type { Identity } from '../manager/session/identity.ts'
 import type { Call } from '../protocol/peer.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
-import type { Door, Outcome } from './call-types.ts'
-import { checkText } from './check.ts'
 import { tools } from './declarations/index.ts'
+import { callerToolCall } from './declarations/internal.ts'
 import { createDeduplicate } from './deduplicate.ts'
 import { createDisabled } from './disabled-tools.ts'
+import type { Door } from './door.ts'
+import type { CallContext, Outcome } from './tool.ts'
 
 const noScope = () =>
   new Fault('forbidden', 'this session has no api_scope: it may not use the tools of Oubliette', {
@@ -35,51 +35,37 @@ function resultOf(outcome: Outcome): Record<string, unknown> {
   throw new Fault(kind, message, hint ? { hint } : {})
 }
 
-const disabled = (tool: string) => new Fault('forbidden', `this project keeps ${tool} from its droids`)
-
 /** The one who asked gave it up, as opposed to a connection that was lost. */
 const wasCancelled = (reason: unknown) => reason instanceof Fault && reason.kind === 'conflict'
 
-/** The key of the session has ended: nobody comes back for what it asked. */
-const keyEnded = (reason: unknown) => reason instanceof Fault && reason.kind === 'unauthenticated'
-
 type Methods = DroidSide<Identity>['droid']
+type How = Pick<Call, 'signal' | 'progress'>
 
-/** Every call of a droid ends with the credential that its key comes from. */
-function whileKeyValid(lifetimes: Lifetimes, methods: Methods): Methods {
-  const guarded = Object.entries(methods).map(([name, method]) => {
-    const run = method as (who: Identity, what: unknown, how: Call) => Promise<unknown>
-    const held = async (identity: Identity, params: unknown, how: Call) => {
-      using valid = whileValid(lifetimes, identity, how.signal)
-      return await Promise.race([run(identity, params, { ...how, signal: valid.signal }), valid.ended])
-    }
-    return [name, held]
-  })
-  return Object.fromEntries(guarded) as Methods
-}
-
-export function createSocketDoor(door: () => Door, managers: () => Managers, lifetimes: Lifetimes): Methods {
-  const once = createDeduplicate({
+export function createDroidCalls(door: () => Door, managers: () => Managers): Methods {
+  const deduplicate = createDeduplicate({
     tools,
     begin: (session_id, call_id) => managers().droidCalls.begin(session_id, call_id),
     wasCancelled,
   })
+
+  const contextOf = (identity: Identity, scope: Scope, { signal, progress }: How): CallContext => ({
+    caller: identity.caller(scope),
+    request_id: newRequestId(),
+    via: 'socket',
+    signal,
+    progress,
+  })
+
   const call = async (
-    identity: Identity,
-    scope: Scope,
+    { session_id }: Identity,
+    context: CallContext,
     tool: string,
     args: Record<string, unknown>,
-    { signal, progress }: Call,
     call_id?: string,
   ) => {
-    const caller = identity.caller(scope)
-    const { session_id } = identity
-    const outcome = await once({ session_id, call_id, signal }, tool, args, (given, until) =>
-      door().call(
-        tool,
-        { caller, request_id: newRequestId(), via: 'socket', signal: until, progress },
-        given,
-      ),
+    const { signal } = context
+    const outcome = await deduplicate({ session_id, call_id, signal }, tool, args, (given, until) =>
+      door().call(tool, { ...context, signal: until }, given),
     )
     return resultOf(outcome)
   }
@@ -90,22 +76,8 @@ export function createSocketDoor(door: () => Door, managers: () => Managers, lif
     read_only: false,
   })
 
-  /** A call of a caller's tool that was refused before anybody was asked; the others' rows are written with their end. */
-  const note = ({ session_id, project_id, token_id }: Identity, tool: string, error: unknown) =>
-    managers().audit.record({
-      at: new Date().toISOString(),
-      caller_kind: 'session',
-      caller_id: session_id,
-      token_id,
-      session_id,
-      via: 'socket',
-      tool: 'caller_tool',
-      action: tool.slice(0, 80),
-      project_id,
-      outcome: toFault(error).kind,
-      milliseconds: 0,
-      request_id: newRequestId(),
-    })
+  const asParent = (identity: Identity, args: Record<string, unknown>, how: How) =>
+    call(identity, contextOf(identity, own(identity), how), 'session', args)
 
   /** Its children and theirs; other sessions of the project are none of its business without an api_scope. */
   async function ownChild(identity: Identity, session_id: unknown): Promise<void> {
@@ -120,7 +92,7 @@ export function createSocketDoor(door: () => Door, managers: () => Managers, lif
       throw new Fault('forbidden', `api_scope ${api_scope} is more than the spawner's own scope`)
   }
 
-  return whileKeyValid(lifetimes, {
+  return {
     oubliette_tools: async (identity) => ({
       tools: identity.scope
         ? createDisabled(identity.disabled_tools).without(door().listing(identity.scope))
@@ -129,8 +101,9 @@ export function createSocketDoor(door: () => Door, managers: () => Managers, lif
     oubliette_call_tool: async (identity, params, how) => {
       if (!identity.scope) throw noScope()
       const [tool, args] = unflatten(params.tool, params.arguments)
-      if (createDisabled(identity.disabled_tools).has(tool, String(args.action))) throw disabled(params.tool)
-      return await call(identity, identity.scope, tool, args, how, params.call_id)
+      const context = contextOf(identity, identity.scope, how)
+      const { disabled_tools } = identity
+      return await call(identity, { ...context, disabled_tools }, tool, args, params.call_id)
     },
     caller_tools: async (identity) => ({
       tools: (await managers().callerTools.offered(identity.session_id))
@@ -142,32 +115,24 @@ export function createSocketDoor(door: () => Door, managers: () => Managers, lif
           ...(tool.annotations ? { annotations: tool.annotations } : {}),
         })),
     }),
-    caller_tool: async (identity, { tool, arguments: args, call_id }, { signal, progress }) => {
-      const refused = (error: unknown) => note(identity, tool, error)
-      try {
-        checkText(args)
-        if (createDisabled(identity.disabled_tools).hasCallers(tool)) throw disabled(tool)
-      } catch (error) {
-        refused(error)
-        throw error
-      }
-      const cancelled = (reason: unknown) => wasCancelled(reason) || keyEnded(reason)
-      const how = { signal, progress, cancelled, refused }
-      return await managers().callerRequests.ask(identity, tool, args, call_id, how)
+    caller_tool: async (identity, call, how) => {
+      const { project_id, disabled_tools } = identity
+      const context = { ...contextOf(identity, own(identity), how), disabled_tools }
+      return await door().run(callerToolCall, context, { project_id, ...call })
     },
     session_message: async (identity, { message, ...rest }, how) => {
       if (rest.session_id !== undefined) {
         await ownChild(identity, rest.session_id)
-        return await call(identity, own(identity), 'session', { action: 'message', message, ...rest }, how)
+        return await asParent(identity, { action: 'message', message, ...rest }, how)
       }
       ownScope(identity, rest.api_scope)
       const { project_id, workspace_id } = identity
       const spawn = { action: 'spawn', prompt: message, project_id, workspace_id, new_session: true, ...rest }
-      return await call(identity, own(identity), 'session', spawn, how)
+      return await asParent(identity, spawn, how)
     },
     session_events: async (identity, params, how) => {
       await ownChild(identity, params.session_id)
-      return await call(identity, own(identity), 'session', { action: 'events', ...params }, how)
+      return await asParent(identity, { action: 'events', ...params }, how)
     },
-  })
+  }
 }

@@ -3,8 +3,7 @@
 // strict check per action happens in `door.ts`.
 import { z } from 'zod'
 import { couldAllow, type Scope } from '../auth/scope.ts'
-import type { ListedTool } from './call-types.ts'
-import type { Action, Tool } from './tool.ts'
+import type { Action, ListedTool, Tool } from './tool.ts'
 
 type Json = Record<string, unknown>
 type Schema = {

@@ -1,28 +1,76 @@
 // A tool is a value, declared once. From it come what `tools/list` shows to a scope, validation, the scope check,
-// the tools inside containers, the command line's flags and help, docs/tools.md, the audit line and the
-// permission suite. Nothing else in the program lists the tools.
+// the tools inside containers, the command line's flags and help, docs/tools.md, the audit row and the
+// permission suite. Nothing else in the program lists the tools. The types here are all that protocol code
+// (`internal/mcp`, `internal/http`) knows of a tool; `door.ts` runs them.
 import type { z } from 'zod'
+import type { Caller } from '../auth/caller.ts'
 import type { Need } from '../auth/scope.ts'
+import type { AuditCall } from '../manager/access/audit.ts'
 import type { Managers } from '../manager/managers.ts'
-import type { CallContext } from './call-types.ts'
 
-/** `intent`: settles when the intent of a change is committed to the audit, and rejects if it cannot be. */
-export type RunContext = CallContext & { managers: Managers; intent: Promise<void> }
+export type CallContext = {
+  caller: Caller
+  request_id: string
+  via: 'http' | 'socket' | 'schedule'
+  /** Aborted when the caller cancels the call or disconnects. */
+  signal: AbortSignal
+  progress(update: { progress: number; total?: number; message?: string }): void
+  /** `disabled_tools` of the project of the calling droid; unset for other callers. */
+  disabled_tools?: readonly string[]
+}
 
-export type Action = {
-  about: string
+type JsonSchema = { type: 'object'; [key: string]: unknown }
+
+/** As `tools/list` shows it. */
+export type ListedTool = {
+  name: string
+  title?: string
+  description: string
+  inputSchema: JsonSchema
+  outputSchema: JsonSchema
+  annotations: {
+    readOnlyHint: boolean
+    destructiveHint: boolean
+    idempotentHint: boolean
+    openWorldHint: boolean
+  }
+}
+
+/** `structured` is `{error: FaultShape}` when `is_error`; `text` is then a readable sentence, otherwise the same JSON. */
+export type Outcome = { structured: Record<string, unknown>; text: string; is_error: boolean }
+
+export type RunContext = CallContext & {
+  managers: Managers
+  /** Settles when the intent of a change is committed to the audit, and rejects if it cannot be. */
+  intent: Promise<void>
+  /**
+   * The audit row of this call, for an action whose own statement commits it with the outcome; the door then writes none.
+   * Throws if the call has ended, because its row is written by then.
+   */
+  takeAuditRow(): AuditCall
+}
+
+type Declared<I extends z.ZodObject> = {
   needs: Need
-  input: z.ZodObject
-  output: z.ZodObject
-  /** Removes or overwrites something that cannot be had back. */
-  destructive: boolean
-  /** The same call a second time changes nothing more. */
-  idempotent: boolean
+  input: I
   /** The statement that makes the change commits an audit row with it, so the door commits no intent before. */
-  commits_audit: boolean
+  commits_audit?: boolean
   /** It waits for `intent` itself, before its first change, and reads meanwhile. */
-  awaits_intent: boolean
-  run(context: RunContext, input: never): Promise<object>
+  awaits_intent?: boolean
+}
+
+/** What the door needs of an action in order to run it. */
+export type Runnable<Result = unknown> = Required<Declared<z.ZodObject>> & {
+  run(context: RunContext, input: never): Promise<Result>
+}
+
+export type Action = Runnable<object> & {
+  about: string
+  output: z.ZodObject
+  /** Removes or overwrites something that cannot be restored. */
+  destructive: boolean
+  /** Repeating the same call changes nothing more. */
+  idempotent: boolean
 }
 
 export type Tool = {
@@ -33,27 +81,26 @@ export type Tool = {
   actions: Record<string, Action>
 }
 
-type Declared<I extends z.ZodObject, O extends z.ZodObject> = {
+type DeclaredAction<I extends z.ZodObject, O extends z.ZodObject> = Declared<I> & {
   about: string
-  needs: Need
-  input: I
   output: O
   destructive?: boolean
   idempotent?: boolean
-  commits_audit?: boolean
-  awaits_intent?: boolean
   run(context: RunContext, input: z.output<I>): Promise<z.output<O>>
 }
 
-export function action<I extends z.ZodObject, O extends z.ZodObject>(declared: Declared<I, O>): Action {
-  const reads = declared.needs.endsWith(':read')
+const runnable = <D extends Declared<z.ZodObject>>(declared: D) => ({
+  ...declared,
+  input: declared.input.strict(),
+  commits_audit: declared.commits_audit ?? false,
+  awaits_intent: declared.awaits_intent ?? false,
+})
+
+export function action<I extends z.ZodObject, O extends z.ZodObject>(declared: DeclaredAction<I, O>): Action {
   return {
-    ...declared,
-    input: declared.input.strict(),
+    ...runnable(declared),
     destructive: declared.destructive ?? false,
-    idempotent: declared.idempotent ?? reads,
-    commits_audit: declared.commits_audit ?? false,
-    awaits_intent: declared.awaits_intent ?? false,
+    idempotent: declared.idempotent ?? declared.needs.endsWith(':read'),
   }
 }
 
@@ -65,3 +112,23 @@ export const standalone = (name: string, only: Action): Tool => ({
   unified: false,
   actions: { [name]: only },
 })
+
+/**
+ * What only the server's own routes and socket methods call: it is not listed and has no name that a caller could use.
+ * It passes the same door as an action, and its result need not be JSON: an event stream is one.
+ */
+export type InternalAction<Input, Result> = Runnable<Result> & {
+  /** How the audit names it. */
+  tool: string
+  action(input: Input): string
+}
+
+export function internal<I extends z.ZodObject, Result>(
+  declared: Declared<I> & {
+    tool: string
+    action(input: z.input<I>): string
+    run(context: RunContext, input: z.output<I>): Promise<Result>
+  },
+): InternalAction<z.input<I>, Result> {
+  return runnable(declared)
+}

@@ -29,11 +29,9 @@ import { openStore } from '../../../internal/store/open.ts'
 import { createMcpSessionRows } from '../../../internal/store/rows/mcp-sessions.ts'
 import { endedAmong } from '../../../internal/store/rows/tokens.ts'
 import { becomeSoleServer } from '../../../internal/store/sole-server.ts'
-import type { Door } from '../../../internal/tools/call-types.ts'
 import { tools } from '../../../internal/tools/declarations/index.ts'
-import { createDoor } from '../../../internal/tools/door.ts'
-import { createSocketDoor } from '../../../internal/tools/droid-calls.ts'
-import { createFollow } from '../../../internal/tools/follow.ts'
+import { createDoor, type Door } from '../../../internal/tools/door.ts'
+import { createDroidCalls } from '../../../internal/tools/droid-calls.ts'
 import { createSchemaCheck } from '../../../internal/tools/schema/check.ts'
 import { checkout } from '../command.ts'
 import { installClient, removeOldClients } from './client.ts'
@@ -172,10 +170,9 @@ export async function serve(settings: Settings): Promise<void> {
     version: version(),
     log,
     forgetTokens,
-    droid: createSocketDoor(
+    droid: createDroidCalls(
       () => door,
       () => managers,
-      lifetimes,
     ),
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
@@ -216,7 +213,7 @@ export async function serve(settings: Settings): Promise<void> {
     lifetimes,
     streams,
     mcp,
-    follow: createFollow(managers),
+    door,
     readiness: {
       database: { check: store.ping, refuses: ['every tool'] },
       engine: {

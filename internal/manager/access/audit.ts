@@ -25,8 +25,9 @@ const mostWaiting = 20_000
 const mostIntents = 20_000
 const longestPauseMs = 5_000
 
-type Call = Omit<AuditRow, 'boot' | 'seq' | 'outcome' | 'milliseconds'>
-type Ended = Call & { outcome: string; milliseconds: number }
+/** Of a call that has not ended yet. */
+export type AuditCall = Omit<AuditRow, 'boot' | 'seq' | 'outcome' | 'milliseconds'>
+type Ended = AuditCall & { outcome: string; milliseconds: number }
 
 export type Intent = {
   /** Rejects with `unavailable`: then the change must not be made. */
@@ -38,7 +39,7 @@ export type Intent = {
 export type Audit = {
   /** A read, or a call that ended before it could change anything. */
   record(row: Ended): void
-  begin(call: Call): Intent
+  begin(call: AuditCall): Intent
   /** Settles what former server processes left pending. */
   settleAbandoned(): Promise<void>
   expire(days: number): Promise<void>

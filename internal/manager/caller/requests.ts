@@ -16,6 +16,7 @@ import {
   requestByCall,
   requestById,
 } from '../../store/rows/callers.ts'
+import type { AuditCall } from '../access/audit.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { CallerTools, Offered } from './tools.ts'
 
@@ -27,8 +28,10 @@ export type Asking = {
   signal: AbortSignal
   progress: (update: Progress) => void
   cancelled: (reason: unknown) => boolean
-  /** It was refused before anybody was asked. */
-  refused: (error: unknown) => void
+  /** Throws if the tool of this name is disabled. */
+  permit: (name: string) => void
+  /** The audit row of the call: it is stored with the request, and written when that is closed. */
+  audit: () => AuditCall
 }
 
 const defaultSeconds = 60
@@ -49,7 +52,7 @@ export const shownRequest = ({
   arguments: args,
   created_at,
   deadline_at,
-}: RequestRow) => ({
+}: Omit<RequestRow, 'audit'>) => ({
   request_id: id,
   session_id,
   caller_id,
@@ -156,17 +159,19 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     let offer: Offered
     try {
       offer = await tools.find(session_id, name)
+      how.permit(offer.name)
       await tools.checkArguments(project_id, offer, args)
     } catch (error) {
       // The tool may be gone or another one by now, and the call from before that still be open.
       const before = call_id ? await requestByCall(db, session_id, call_id) : undefined
-      if (before) return await wait(before, how, () => look(before))
-      how.refused(error)
-      throw error
+      if (!before) throw error
+      how.audit()
+      return await wait(before, how, () => look(before))
     }
     const created = Date.now()
+    const id = randomUUID()
     const row: RequestRow = {
-      id: randomUUID(),
+      id,
       session_id,
       caller_id: offer.caller.caller_id,
       tool: offer.tool.name,
@@ -178,6 +183,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       created_at: new Date(created).toISOString(),
       deadline_at: new Date(created + (offer.tool.timeout_seconds ?? defaultSeconds) * 1000).toISOString(),
       answered_at: null,
+      audit: { ...how.audit(), action: offer.name, request_id: id },
     }
     let known = false
     // Waiting begins before the commit: the answer may be here before we are told that it was asked.

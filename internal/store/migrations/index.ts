@@ -14,6 +14,7 @@ import { up as execs } from './0011-execs.ts'
 import { up as auditIntents } from './0012-audit-intents.ts'
 import { up as memory } from './0013-memory.ts'
 import { up as mcpSessions } from './0015-mcp-sessions.ts'
+import { up as callerRequestAudit } from './0016-caller-request-audit.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -30,4 +31,5 @@ export const migrations: Record<string, Migration> = {
   '0012-audit-intents': { up: auditIntents },
   '0013-memory': { up: memory },
   '0015-mcp-sessions': { up: mcpSessions },
+  '0016-caller-request-audit': { up: callerRequestAudit },
 }

@@ -11,7 +11,15 @@ export type RequestRow = Selectable<CallerRequestsTable>
 export type RequestEnd = 'answered' | 'timed_out' | 'cancelled'
 export type NewRequest = Pick<
   RequestRow,
-  'id' | 'session_id' | 'caller_id' | 'tool' | 'arguments' | 'call_id' | 'created_at' | 'deadline_at'
+  | 'id'
+  | 'session_id'
+  | 'caller_id'
+  | 'tool'
+  | 'arguments'
+  | 'call_id'
+  | 'created_at'
+  | 'deadline_at'
+  | 'audit'
 >
 export type Close = { id: string; status: RequestEnd; answer: unknown; answered_by: string | null }
 
@@ -75,7 +83,7 @@ const shownBytes = 2 * 1024 * 1024
 export async function openRequestsShown(
   db: Db,
   session_ids: string[],
-): Promise<(Omit<RequestRow, 'arguments'> & { arguments: RequestRow['arguments'] | null })[]> {
+): Promise<(Omit<RequestRow, 'arguments' | 'audit'> & { arguments: RequestRow['arguments'] | null })[]> {
   if (session_ids.length === 0) return []
   const measured = db
     .selectFrom('caller_requests')

@@ -148,6 +148,26 @@ describe('a stream of a session', () => {
     const foreign = await booted.ok('token', { action: 'create', name: 'other', scope: `project:${other}` })
     expect((await follow(`/sessions/${session_id}/events`, {}, foreign.token)).status).toBe(404)
     expect((await follow(`/projects/${project_id}/events`, {}, foreign.token)).status).toBe(404)
+    const rows = await until(
+      async () => {
+        const found = await booted.query(
+          `select tool, action, via, project_id, outcome from audit where token_id = $1 order by id`,
+          [foreign.token_id],
+        )
+        return found.length === 2 && found
+      },
+      { what: 'an audit row of each refused stream' },
+    )
+    const refused = { action: 'stream', via: 'http', project_id: null, outcome: 'not_found' }
+    expect(rows).toEqual([
+      { tool: 'session', ...refused },
+      { tool: 'project', ...refused },
+    ])
+    const opened = await booted.query(
+      `select tool, action, project_id, outcome from audit where token_id = $1 and action = 'stream' order by id`,
+      [token_id],
+    )
+    expect(opened).toEqual([{ tool: 'session', action: 'stream', project_id, outcome: 'ok' }])
   })
 
   test('shows that it lives when nothing happens', { timeout: 40_000 }, async () => {

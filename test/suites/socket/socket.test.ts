@@ -186,9 +186,26 @@ describe('disabled_tools of a project', () => {
       call('session_spawn', { project_id, prompt: 'true' }),
       call('config_limits', { project_id }),
       dialled.ask('caller_tool', { tool: 'app_secret', arguments: {} }),
+      dialled.ask('caller_tool', { tool: 'secret', arguments: {} }),
     ])
       expect((await asked).error).toMatchObject({ code: -32002 })
     expect((await call('session_list', { project_id })).error).toBeUndefined()
+    const refused = `select tool, action from audit where session_id = $1 and outcome = 'forbidden' order by tool, action`
+    const rows = await until(
+      async () => {
+        const found = await booted.query(refused, [one.session_id])
+        return found.length === 6 && found
+      },
+      { what: 'an audit row of each refused call' },
+    )
+    expect(rows.map(({ tool, action }: Answer) => `${tool} ${action}`)).toEqual([
+      'caller_tool app_secret',
+      'caller_tool secret',
+      'config_limits config_limits',
+      'session spawn',
+      'token list',
+      'token list',
+    ])
     dialled.close()
   })
 })

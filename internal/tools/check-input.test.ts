@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { checkText } from './check.ts'
+import { checkText } from './check-input.ts'
 
 test('what no row can hold is refused, wherever it stands', () => {
   expect(() => checkText({ a: [{ b: 'x\0y' }] })).toThrow('a.0.b holds a NUL character')

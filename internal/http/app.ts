@@ -4,6 +4,7 @@
 import type { HttpBindings } from '@hono/node-server'
 import { type Context, Hono } from 'hono'
 import { cors } from 'hono/cors'
+import { methodNotAllowed } from 'hono/method-not-allowed'
 import type { Caller } from '../auth/caller.ts'
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
@@ -129,9 +130,12 @@ export function createHttp(options: HttpOptions): Http {
       }),
     )
 
-  app.on(['GET', 'POST', 'DELETE'], '/mcp', async (c) => {
-    // Hono answers HEAD by running GET, which would open a stream that nobody reads.
-    if (c.req.raw.method === 'HEAD') return notAllowed(c, 'GET, POST, DELETE')
+  app.use(methodNotAllowed({ app, onMethodNotAllowed: notAllowed }))
+
+  const mcpMethods = ['GET', 'POST', 'DELETE']
+  app.on(mcpMethods, '/mcp', async (c) => {
+    // Hono answers HEAD by running GET, which would open a stream that no client reads.
+    if (c.req.raw.method === 'HEAD') return notAllowed(c, mcpMethods)
     const caller = await callerOf(c)
     const body = c.req.method === 'POST' ? await readBody(c.env.incoming, config.max_body_bytes) : undefined
     if (body) boundBody(options.rate.requests, caller, body)
@@ -175,9 +179,9 @@ export function createHttp(options: HttpOptions): Http {
     for (const path of [metadata, `${metadata}/mcp`])
       app.get(path, (c) => c.json(resourceMetadata(oidc, c.req.header('host') ?? '')))
 
-  const allowed = { '/mcp': 'GET, POST, DELETE', '/healthz': 'GET', '/readyz': 'GET' }
-  for (const [path, methods] of Object.entries(allowed)) app.all(path, (c) => notAllowed(c, methods))
-  app.notFound((c) => fail(c, new Fault('not_found', `there is nothing at ${c.req.path.slice(0, 200)}`)))
+  app.notFound((c) =>
+    fail(c, new Fault('not_found', `no route for ${c.req.method} ${c.req.path.slice(0, 200)}`)),
+  )
   app.onError((thrown, c) => fail(c, thrown))
 
   function fail(c: Context<Env>, thrown: unknown): Response {
@@ -192,11 +196,12 @@ export function createHttp(options: HttpOptions): Http {
     return errorResponse(fault, { headers: { 'WWW-Authenticate': header } })
   }
 
-  function notAllowed(c: Context<Env>, methods: string): Response {
-    const fault = new Fault('invalid', `${c.req.raw.method} is not possible at ${c.req.path}`, {
-      hint: `possible: ${methods}`,
+  function notAllowed(c: Context<Env>, methods: string[]): Response {
+    const allow = methods.filter((method) => method !== 'HEAD').join(', ')
+    const fault = new Fault('invalid', `method ${c.req.raw.method} is not allowed at ${c.req.path}`, {
+      hint: `use ${allow}`,
     })
-    return errorResponse(fault, { status: 405, headers: { Allow: methods } })
+    return errorResponse(fault, { status: 405, headers: { Allow: allow } })
   }
 
   /** A reader that comes back says what it has; one that names nothing gets the whole history. */

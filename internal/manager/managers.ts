@@ -430,7 +430,6 @@ export function createManagers(deps: ManagersDeps) {
     changes: createChanges(workspaces),
     options: createOptions({ config, credentials, runtime }),
     limits: createLimits({ store, config, projects, sessions }),
-    runtime,
     exec_output_bytes: config.exec_output_bytes,
     /** The sockets of all containers that may still run, so that their supervisors find us at once. */
     async listen() {

@@ -229,6 +229,24 @@ export function createContainers(deps: ContainersDeps) {
     })
   }
 
-  return { start, bringUp, stop, specOf, inspect: (project_id: string) => runtime.inspect(project_id) }
+  async function* logs(project_id: string, options: Parameters<Runtime['logs']>[1]) {
+    await projects.require(project_id)
+    yield* runtime.logs(project_id, options)
+  }
+
+  async function rebuildImage(container_type: string, options: Parameters<Runtime['build']>[1]) {
+    const types = (await runtime.images()).map(({ type }) => type)
+    if (!types.includes(container_type))
+      throw new Fault('not_found', `no container type "${container_type}"`, {
+        hint: `types are ${types.join(', ')}`,
+      })
+    const started = performance.now()
+    const { reference, size_bytes, created_at } = await runtime.build(container_type, options)
+    const duration_ms = Math.round(performance.now() - started)
+    return { container_type, reference, size_bytes, created_at, duration_ms }
+  }
+
+  const inspect = (project_id: string) => runtime.inspect(project_id)
+  return { start, bringUp, stop, specOf, logs, rebuildImage, inspect }
 }
 export type Containers = ReturnType<typeof createContainers>

@@ -132,13 +132,12 @@ export const containerTool = tool({
         lines: z.array(z.object({ stream: z.enum(['stdout', 'stderr']), at: z.string(), text: z.string() })),
       }),
       run: async ({ managers, signal, progress }, input) => {
-        await managers.projects.require(input.project_id)
         const until = input.follow
           ? AbortSignal.any([signal, AbortSignal.timeout(input.follow_seconds * 1000)])
           : signal
         const lines: LogLine[] = []
         let characters = 0
-        for await (const line of managers.runtime.logs(input.project_id, {
+        for await (const line of managers.containers.logs(input.project_id, {
           tail: input.tail,
           since: sinceTime(input.since),
           follow: input.follow,

@@ -61,25 +61,12 @@ export const imageRebuild = standalone(
       duration_ms: z.number(),
     }),
     run: async ({ managers, progress, signal }, { container_type, no_cache }) => {
-      const types = (await managers.runtime.images()).map(({ type }) => type)
-      if (!types.includes(container_type))
-        throw new Fault('not_found', `no container type "${container_type}"`, {
-          hint: `types are ${types.join(', ')}`,
-        })
-      const started = performance.now()
       let lines = 0
-      const built = await managers.runtime.build(container_type, {
+      return await managers.containers.rebuildImage(container_type, {
         no_cache,
         signal,
         progress: (message) => progress({ progress: ++lines, message }),
       })
-      return {
-        container_type,
-        reference: built.reference,
-        size_bytes: built.size_bytes,
-        created_at: built.created_at,
-        duration_ms: Math.round(performance.now() - started),
-      }
     },
   }),
 )

@@ -23,8 +23,8 @@ import { createLogQueue, partsOf } from './log-queue.ts'
 import type { Poison } from './poison.ts'
 import { fullEvents, limitBytes, nearlyFull, storedSize } from './session-storage.ts'
 
-/** `former`: said before its container started again. */
-export type Numbered = NewEvent & { seq: number; former?: boolean }
+/** `previous_run`: reported by the droid before its container was restarted. */
+export type Numbered = NewEvent & { seq: number; previous_run?: boolean }
 export type EventsAnswer = { committed_seq: number } | { unknown: true }
 
 type Job = {
@@ -146,13 +146,13 @@ export function createLogWriter(deps: {
     // A droid that was told over by the server needs no second end, least of all when the next one is on its way. Nor
     // can its container bring it back, and its key with it: only the server starts a session again.
     const hasNoDroid = isOver(open.row.status) || open.row.status === 'queued'
-    const isLate = (event: NewEvent, former: boolean) =>
-      (hasNoDroid && event.type === 'status') || (isEnd(event) && former && restarting.has(job.session_id))
-    for (const [at, { seq, former = false, ...event }] of job.events.entries()) {
+    const isLate = (event: NewEvent, previous_run: boolean) =>
+      (hasNoDroid && event.type === 'status') || (isEnd(event) && previous_run && restarting.has(job.session_id))
+    for (const [at, { seq, previous_run = false, ...event }] of job.events.entries()) {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue
       open.committed_seq = seq
-      if (!isLate(event, former)) add(open, event, job.json[at]!)
+      if (!isLate(event, previous_run)) add(open, event, job.json[at]!)
     }
     // What is left of it in the container ends, and nothing more of it is sent.
     return open.full ? { unknown: true } : { committed_seq: open.committed_seq }
@@ -200,7 +200,7 @@ export function createLogWriter(deps: {
     const rows = await lockSessions(trx, [...new Set(given.map((job) => job.session_id))])
     const opened = new Map<string, Open>()
     for (const [id, row] of rows) opened.set(id, openFor(row))
-    const late = given.filter((job) => job.events.some((event) => event.former && isEnd(event)))
+    const late = given.filter((job) => job.events.some((event) => event.previous_run && isEnd(event)))
     const restarting = await sessionsToStart(
       trx,
       late.map((job) => job.session_id),

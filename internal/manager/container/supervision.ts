@@ -6,7 +6,7 @@ import type { SupervisorSide } from '../../relay/supervisor-side.ts'
 import type { Store } from '../../store/open.ts'
 import { takeLastEnd } from '../../store/rows/projects.ts'
 import { pendingCommands } from '../../store/rows/session/commands.ts'
-import { activeSessions, isOver } from '../../store/rows/session/sessions.ts'
+import { activeSessions, isOver, projectSessions } from '../../store/rows/session/sessions.ts'
 import { withoutContent } from '../events/dropped-events.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { Numbered } from '../events/log-writer.ts'
@@ -47,15 +47,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
   async function supervisorHello(project_id: string, hello: SupervisorHello): Promise<HelloAnswer> {
     await rememberEnd(project_id)
     const ids = hello.sessions.map(({ session_id }) => session_id)
-    const rows =
-      ids.length === 0
-        ? []
-        : await store.db
-            .selectFrom('sessions')
-            .selectAll()
-            .where('id', 'in', ids)
-            .where('project_id', '=', project_id)
-            .execute()
+    const rows = await projectSessions(store.db, project_id, ids)
     const known = new Map(rows.map((row) => [row.id, row]))
     const committed: Record<string, number> = {}
     const unknown: string[] = []

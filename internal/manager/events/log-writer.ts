@@ -147,7 +147,8 @@ export function createLogWriter(deps: {
     // can its container bring it back, and its key with it: only the server starts a session again.
     const hasNoDroid = isOver(open.row.status) || open.row.status === 'queued'
     const isLate = (event: NewEvent, previous_run: boolean) =>
-      (hasNoDroid && event.type === 'status') || (isEnd(event) && previous_run && restarting.has(job.session_id))
+      (hasNoDroid && event.type === 'status') ||
+      (isEnd(event) && previous_run && restarting.has(job.session_id))
     for (const [at, { seq, previous_run = false, ...event }] of job.events.entries()) {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue

@@ -218,6 +218,30 @@ export async function activeSessions(db: Db, project_id: string): Promise<Sessio
     .execute()
 }
 
+/** Projects with sessions that have not ended and are not hibernated. */
+export async function projectsWithActiveSessions(db: Db): Promise<string[]> {
+  const rows = await db
+    .selectFrom('sessions')
+    .select('project_id')
+    .distinct()
+    .where('status', 'not in', overStatuses)
+    .where('ended_at', 'is', null)
+    .where('hibernated', '=', false)
+    .execute()
+  return rows.map((row) => row.project_id)
+}
+
+/** Those of the given sessions that belong to the project. */
+export async function projectSessions(db: Db, project_id: string, ids: string[]): Promise<SessionRow[]> {
+  if (ids.length === 0) return []
+  return await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('id', 'in', ids)
+    .where('project_id', '=', project_id)
+    .execute()
+}
+
 export type Usage = {
   sessions: number
   active: number

@@ -1,12 +1,13 @@
 // What supervisors say: hello, events, goodbye. The rows decide what of a supervisor's memory still counts.
 import type { Log } from '../../log.ts'
 import type { HelloAnswer, SupervisorHello } from '../../protocol/messages.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import { restartedReason } from '../../protocol/wire.ts'
 import type { SupervisorSide } from '../../relay/supervisor-side.ts'
 import type { Store } from '../../store/open.ts'
 import { takeLastEnd } from '../../store/rows/projects.ts'
 import { pendingCommands } from '../../store/rows/session/commands.ts'
-import { activeSessions, isOver, projectSessions } from '../../store/rows/session/sessions.ts'
+import { activeSessions, projectSessions } from '../../store/rows/session/sessions.ts'
 import { withoutContent } from '../events/dropped-events.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { Numbered } from '../events/log-writer.ts'
@@ -56,7 +57,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       if (live || !row || row.committed_seq >= last_seq) previousRuns.end(session_id)
       else previousRuns.begin(session_id, last_seq)
       // By the server's word it has no droid: what is left of it must not run on.
-      const has_droid = row && !isOver(row.status) && !row.hibernated && row.status !== 'queued'
+      const has_droid = row && !isFinal(row.status) && !row.hibernated && row.status !== 'queued'
       if (!row || (live && !has_droid)) unknown.push(session_id)
       else committed[session_id] = row.committed_seq
     }

@@ -8,6 +8,7 @@ import { createTrash } from '../files/trash.ts'
 import { createKeyedQueue } from '../lib/keyed-queue.ts'
 import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
+import { isFinal } from '../protocol/session-status.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { createRelay, type Relay } from '../relay/relay.ts'
 import { onRequestPath } from '../relay/request-path.ts'
@@ -16,7 +17,6 @@ import type { Store } from '../store/open.ts'
 import { beginDroidCall } from '../store/rows/callers.ts'
 import { allProjects, runningAmong } from '../store/rows/projects.ts'
 import { projectsWithProcesses } from '../store/rows/session/memory.ts'
-import { isOver } from '../store/rows/session/sessions.ts'
 import { preparingProjects } from '../store/rows/workspaces.ts'
 import { createAudit } from './access/audit.ts'
 import { createTokens, tellTokenChange } from './access/tokens.ts'
@@ -145,7 +145,7 @@ export function createManagers(deps: ManagersDeps) {
   })
   /** Nobody waits for what the droid of a session that is over had asked for. */
   function forgetRequests({ rows }: Committed): void {
-    for (const { id } of rows.filter(({ status }) => isOver(status)))
+    for (const { id } of rows.filter(({ status }) => isFinal(status)))
       callerRequests
         .cancelAll(id)
         .catch((error: unknown) => log.warn('requests stay open', { session_id: id, error }))

@@ -6,7 +6,7 @@ import { createGitKeys, type GitKeys } from '../../git/keys.ts'
 import { createGitProxy, type GitProxy } from '../../git/proxy.ts'
 import { gitCredential, isProxied, services } from '../../git/remote.ts'
 import type { Log } from '../../log.ts'
-import { isOver } from '../../store/rows/session/sessions.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import type { Committed } from '../events/log-writer.ts'
 import type { Projects } from './projects.ts'
 
@@ -42,7 +42,7 @@ export function createGitUse(deps: {
     close: proxy.close,
     issue: keys.issue,
     onCommit({ rows }) {
-      for (const { id, status } of rows) if (isOver(status)) proxy.end(id)
+      for (const { id, status } of rows) if (isFinal(status)) proxy.end(id)
     },
   }
 }

@@ -1,4 +1,5 @@
-// In order; a released migration is never edited, a change is a new one.
+// In order. A released migration is never edited: a change is a new migration. Functions and triggers are in `../functions`;
+// those in migrations up to 0010 are earlier versions of them.
 import type { Migration } from 'kysely/migration'
 import { up as foundation } from './0001-foundation.ts'
 import { up as sessions } from './0002-sessions.ts'
@@ -14,7 +15,8 @@ import { up as execs } from './0011-execs.ts'
 import { up as auditIntents } from './0012-audit-intents.ts'
 import { up as memory } from './0013-memory.ts'
 import { up as mcpSessions } from './0015-mcp-sessions.ts'
-import { up as callerRequestAudit } from './0016-caller-request-audit.ts'
+import { up as sqlFunctions } from './0016-sql-functions.ts'
+import { up as callerRequestAudit } from './0017-caller-request-audit.ts'
 
 export const migrations: Record<string, Migration> = {
   '0001-foundation': { up: foundation },
@@ -31,5 +33,6 @@ export const migrations: Record<string, Migration> = {
   '0012-audit-intents': { up: auditIntents },
   '0013-memory': { up: memory },
   '0015-mcp-sessions': { up: mcpSessions },
-  '0016-caller-request-audit': { up: callerRequestAudit },
+  '0016-sql-functions': { up: sqlFunctions },
+  '0017-caller-request-audit': { up: callerRequestAudit },
 }

@@ -1,8 +1,10 @@
-// Token buckets in memory: one per key, refilled with time. A restart fills them; that is fine, they protect the
-// server's health, not a quota.
+// Token buckets in memory, one per key, refilled with time. A restart fills them, which is acceptable: they protect the
+// server from load, and are not a quota.
+import { LRUCache } from 'lru-cache'
+
 export type Take = { ok: true } | { ok: false; retry_after_seconds: number }
 export type Rate = {
-  /** What costs more than the burst is let through when the bucket is full. */
+  /** A cost above the burst is allowed when the bucket is full. */
   take(key: string, cost?: number): Take
 }
 
@@ -10,7 +12,7 @@ const keepAtMost = 50_000
 
 export function createRate(options: { per_second: number; burst: number; now?: () => number }): Rate {
   const { per_second, burst, now = () => performance.now() } = options
-  const buckets = new Map<string, { left: number; at: number }>()
+  const buckets = new LRUCache<string, { left: number; at: number }>({ max: keepAtMost })
 
   function level(key: string): { left: number; at: number } {
     const at = now()
@@ -24,9 +26,6 @@ export function createRate(options: { per_second: number; burst: number; now?: (
       const bucket = level(key)
       const missing = Math.min(cost, burst) - bucket.left
       if (missing <= 0) bucket.left -= cost
-      // Re-inserting keeps the map in order of use, so that the coldest bucket is the one to go.
-      buckets.delete(key)
-      if (buckets.size >= keepAtMost) buckets.delete(buckets.keys().next().value!)
       buckets.set(key, bucket)
       return missing <= 0 ? { ok: true } : { ok: false, retry_after_seconds: missing / per_second }
     },

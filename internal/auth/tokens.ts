@@ -1,7 +1,8 @@
-// Tokens: made, hashed, recognised. A bearer is looked up by its SHA-256 and nothing else is kept of it. Known
-// tokens are remembered for a moment so that a busy caller does not cost a query per request; a revocation clears
-// them at once here, and through NOTIFY on other servers of the same database.
+// Tokens: generation, hashing and the check of a bearer. A bearer is looked up by its SHA-256; the secret itself is not
+// kept. Known tokens are cached for a short time so that a busy caller does not cost a query per request; a revocation
+// clears the cache at once here, and through NOTIFY on other servers of the same database.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { Fault } from '../fault.ts'
 import type { Caller } from './caller.ts'
 import { parseScope } from './scope.ts'
@@ -23,29 +24,26 @@ export type TokenRow = {
 /** The door's view of the token table; the store implements it. */
 export type TokenSource = {
   byHash(hash: Buffer): Promise<TokenRow | undefined>
-  /** May be late and may be lost: it is only for people to look at. */
+  /** May be late and may be lost: it is shown to people and decides nothing. */
   used(id: string): void
 }
 
 const refuse = (message: string, hint?: string) => new Fault('unauthenticated', message, hint ? { hint } : {})
-const rememberFor = 30_000
+const rememberMs = 30_000
 const rememberAtMost = 10_000
 
 export function createTokenCheck(source: TokenSource) {
-  const known = new Map<string, { row: TokenRow; until: number }>()
+  const known = new LRUCache<string, TokenRow>({ max: rememberAtMost, ttl: rememberMs })
   let forgotten = 0
 
   async function look(hash: Buffer, key: string): Promise<TokenRow | undefined> {
     const remembered = known.get(key)
-    if (remembered && remembered.until > Date.now()) return remembered.row
-    known.delete(key)
+    if (remembered) return remembered
     const before = forgotten
     const row = await source.byHash(hash)
     if (!row) return undefined
     // What was read before a revocation must not be remembered after it.
-    if (before !== forgotten) return row
-    if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
-    known.set(key, { row, until: Date.now() + rememberFor })
+    if (before === forgotten) known.set(key, row)
     return row
   }
 
@@ -53,7 +51,7 @@ export function createTokenCheck(source: TokenSource) {
     if (!tokenPattern.test(secret)) throw refuse('the bearer is not a token of this server')
     const hash = hashOf(secret)
     const row = await look(hash, hash.toString('hex'))
-    if (!row || !timingSafeEqual(row.hash, hash)) throw refuse('the token is not known')
+    if (!row || !timingSafeEqual(row.hash, hash)) throw refuse('unknown token')
     if (row.revoked_at) throw refuse('the token was revoked')
     if (row.expires_at && Date.parse(row.expires_at) <= Date.now()) throw refuse('the token has expired')
     source.used(row.id)
@@ -68,11 +66,11 @@ export function createTokenCheck(source: TokenSource) {
     }
   }
 
-  /** All of them, or those that were minted through one of these sessions. */
+  /** All cached tokens, or those that were created through one of these sessions. */
   function forget(session_ids?: ReadonlySet<string>): void {
     forgotten += 1
-    for (const [key, { row }] of known)
-      if (!session_ids || (row.parent_session_id && session_ids.has(row.parent_session_id))) known.delete(key)
+    for (const [key, { parent_session_id }] of [...known])
+      if (!session_ids || (parent_session_id && session_ids.has(parent_session_id))) known.delete(key)
   }
 
   return { check, forget }

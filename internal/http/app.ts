@@ -16,14 +16,20 @@ import type { Log } from '../log.ts'
 import { type EventSource, projectStream, sessionStream } from '../tools/declarations/internal.ts'
 import type { Door } from '../tools/door.ts'
 import type { CallContext } from '../tools/tool.ts'
-import { type Authenticate, boundBody, createCallerCheck, type Rate } from './auth.ts'
-import { BodyTooLarge, readBody } from './body.ts'
+import {
+  type Authenticate,
+  challenge,
+  createCallerCheck,
+  metadataPath,
+  type Rate,
+  resourceMetadata,
+} from './auth.ts'
+import { BodyTooLarge, boundBody, readBody } from './body.ts'
 import { errorResponse, logged } from './errors.ts'
 import { createGuard } from './guard.ts'
-import { challenge, resourceMetadata } from './metadata.ts'
 import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
-import { createStreams } from './streams.ts'
+import { createStreams } from './sse.ts'
 
 /** `ended`: the credential of the caller has ended since it was checked. */
 /** The MCP endpoint, as this room sees it. */
@@ -174,9 +180,8 @@ export function createHttp(options: HttpOptions): Http {
     return c.json({ status: 'ready', ...(degraded.length > 0 ? { degraded } : {}) })
   })
   const { oidc } = config
-  const metadata = '/.well-known/oauth-protected-resource'
   if (oidc)
-    for (const path of [metadata, `${metadata}/mcp`])
+    for (const path of [metadataPath, `${metadataPath}/mcp`])
       app.get(path, (c) => c.json(resourceMetadata(oidc, c.req.header('host') ?? '')))
 
   app.notFound((c) =>

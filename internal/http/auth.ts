@@ -1,7 +1,6 @@
 // From the Authorization header to the caller, for every request. How often is bounded twice: failures by address,
 // so that guessing is slow, and requests by token. A valid token is let in whatever its neighbours at the same address do.
 import type { Caller } from '../auth/caller.ts'
-import { jsonBounds, measureJson } from '../event-loop/json-bounds.ts'
 import { Fault } from '../fault.ts'
 
 export interface Rate {
@@ -9,31 +8,15 @@ export interface Rate {
 }
 export type Authenticate = (bearer: string, address: string) => Promise<Caller>
 
-function bounded(rate: Rate, key: string, what: string, cost?: number) {
+/** Throws `exhausted` when the bucket of this key is empty. */
+export function bounded(rate: Rate, key: string, what: string, cost?: number) {
   const taken = rate.take(key, cost)
   if (taken.ok) return
   const retry_after_seconds = Math.max(1, Math.ceil(taken.retry_after_seconds))
   throw new Fault('exhausted', what, { hint: `try again in ${retry_after_seconds} s`, retry_after_seconds })
 }
 
-/** Parsing and checking a body of very many values takes as long as so many requests; a body of text does not. */
-const valuesAtOnce = 1_000
-const requestsPerThousand = 20
-const worthMeasuring = 2 * valuesAtOnce
-
-const keyOf = (caller: Caller) => caller.token_id ?? `${caller.kind}:${caller.id}`
-
-/** Refuses a body that its token cannot afford. The caller has been let in already. */
-export function boundBody(rate: Rate, caller: Caller, body: Uint8Array): void {
-  if (body.length < worthMeasuring) return
-  // What is measured is ASCII, and no byte of another character looks like it.
-  const { things, commas } = measureJson(
-    Buffer.from(body.buffer, body.byteOffset, body.length).toString('latin1'),
-    jsonBounds.values,
-  )
-  const cost = Math.floor((things + commas) / valuesAtOnce) * requestsPerThousand
-  if (cost > 0) bounded(rate, keyOf(caller), 'this token sends too much JSON', cost)
-}
+export const rateKey = (caller: Caller) => caller.token_id ?? `${caller.kind}:${caller.id}`
 
 export function createCallerCheck(parts: {
   authenticate: Authenticate
@@ -48,7 +31,7 @@ export function createCallerCheck(parts: {
           hint: 'send "Authorization: Bearer oub_…"',
         })
       const caller = await authenticate(bearer, address)
-      bounded(rate.requests, keyOf(caller), 'this token calls too often')
+      bounded(rate.requests, rateKey(caller), 'this token calls too often')
       return caller
     } catch (thrown) {
       if (thrown instanceof Fault && thrown.kind === 'unauthenticated')
@@ -56,4 +39,35 @@ export function createCallerCheck(parts: {
       throw thrown
     }
   }
+}
+
+type Oidc = { issuer: string; audience: string }
+
+export const metadataPath = '/.well-known/oauth-protected-resource'
+
+/** An audience that is a URL is how this server is known outside; behind a proxy the request's own Host is not. */
+function originOf(oidc: Oidc, host: string): string {
+  return URL.canParse(oidc.audience) && /^https?:/.test(oidc.audience)
+    ? new URL(oidc.audience).origin
+    : `http://${host}`
+}
+
+/** OAuth protected-resource metadata (RFC 9728): tells a client which issuer's tokens this server accepts. */
+export function resourceMetadata(oidc: Oidc, host: string) {
+  const origin = originOf(oidc, host)
+  return {
+    resource: oidc.audience.startsWith(`${origin}/`) ? oidc.audience : `${origin}/mcp`,
+    resource_name: 'Oubliette',
+    authorization_servers: [oidc.issuer],
+    bearer_methods_supported: ['header'],
+    scopes_supported: ['admin', 'admin:ro'],
+  }
+}
+
+/** The challenge of a 401. */
+export function challenge(oidc: Oidc | undefined, host: string, presented: boolean): string {
+  const parts = ['realm="oubliette"']
+  if (presented) parts.push('error="invalid_token"')
+  if (oidc) parts.push(`resource_metadata="${originOf(oidc, host)}${metadataPath}/mcp"`)
+  return `Bearer ${parts.join(', ')}`
 }

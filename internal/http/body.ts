@@ -1,7 +1,10 @@
 // Reads what a client sends, up to a limit, whether it announces a length or not. It reads the socket's own message:
 // the web `Request` around it would add a stream for every call.
 import type { IncomingMessage } from 'node:http'
+import type { Caller } from '../auth/caller.ts'
+import { jsonBounds, measureJson } from '../event-loop/json-bounds.ts'
 import { Fault } from '../fault.ts'
+import { bounded, type Rate, rateKey } from './auth.ts'
 
 export class BodyTooLarge extends Fault {
   constructor(max_bytes: number) {
@@ -36,4 +39,21 @@ export function readBody(incoming: IncomingMessage, max_bytes: number): Promise<
     }
     incoming.on('data', take).on('end', done).on('close', gone).on('error', gone)
   })
+}
+
+/** Parsing and checking a body of very many values takes as long as so many requests; a body of text does not. */
+const valuesAtOnce = 1_000
+const requestsPerThousand = 20
+const worthMeasuring = 2 * valuesAtOnce
+
+/** Refuses a body that its token cannot afford. The caller has been let in already. */
+export function boundBody(rate: Rate, caller: Caller, body: Uint8Array): void {
+  if (body.length < worthMeasuring) return
+  // What is measured is ASCII, and no byte of another character looks like it.
+  const { things, commas } = measureJson(
+    Buffer.from(body.buffer, body.byteOffset, body.length).toString('latin1'),
+    jsonBounds.values,
+  )
+  const cost = Math.floor((things + commas) / valuesAtOnce) * requestsPerThousand
+  if (cost > 0) bounded(rate, rateKey(caller), 'this token sends too much JSON', cost)
 }

@@ -2,8 +2,7 @@ import { expect, test } from 'vitest'
 import { createLifetimes } from '../auth/lifetimes.ts'
 import { createOpenStreams } from '../auth/open-streams.ts'
 import { createLog } from '../log.ts'
-import { type ServerSentEvent, sse } from './sse.ts'
-import { createStreams } from './streams.ts'
+import { createStreams, type ServerSentEvent, sse } from './sse.ts'
 
 const lines: string[] = []
 const log = createLog({ write: (line) => lines.push(line) })

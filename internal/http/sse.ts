@@ -1,6 +1,8 @@
 // Server-Sent Events from any source. Events are asked for only when the connection can take them, a comment is sent
 // when nothing else is, and the source is told to stop when the reader leaves, takes nothing for too long, or `signal`
 // says so. A source that waits must itself watch a signal: an async generator cannot be stopped in the middle of an `await`.
+import type { Caller } from '../auth/caller.ts'
+import type { OpenStreams } from '../auth/open-streams.ts'
 import { Fault, toFault } from '../fault.ts'
 import type { Log } from '../log.ts'
 
@@ -109,4 +111,36 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
       'X-Accel-Buffering': 'no',
     },
   })
+}
+
+export interface Streams {
+  /** `source` gets the signal that ends the stream: the reader left, the token ended, the server stops. */
+  open(
+    caller: Caller,
+    left: AbortSignal,
+    source: (signal: AbortSignal) => AsyncIterable<ServerSentEvent[]>,
+  ): Response
+}
+
+export function createStreams(options: {
+  open: OpenStreams
+  heartbeat_seconds: number
+  stalled_seconds: number
+  log: Log
+}): Streams {
+  const { open, ...how } = options
+  return {
+    open(caller, left, source) {
+      const ending = new AbortController()
+      const end = () => ending.abort()
+      const close = open.open(caller, end)
+      ending.signal.addEventListener('abort', close, { once: true })
+      // Its token may have ended in this very moment.
+      if (left.aborted || ending.signal.aborted) {
+        close()
+        end()
+      } else left.addEventListener('abort', end, { once: true })
+      return sse(source(ending.signal), { ...how, signal: ending.signal, closed: end })
+    },
+  }
 }

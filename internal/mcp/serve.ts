@@ -5,10 +5,10 @@
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
+import { jsonProblem } from '../event-loop/json-bounds.ts'
 import type { Log } from '../log.ts'
 import type { McpSessionRows } from '../store/rows/mcp-sessions.ts'
 import type { Door } from '../tools/door.ts'
-import { isJson, parseBody } from './body.ts'
 import { createEventBus } from './bus.ts'
 import { rpcError } from './error.ts'
 import type { Notify } from './notify.ts'
@@ -90,5 +90,29 @@ export function createMcp(options: McpOptions): Mcp {
       await sessions.close()
       options.streams.endAll()
     },
+  }
+}
+
+const decoder = new TextDecoder('utf-8', { fatal: true })
+
+type Parsed = { ok: true; value: unknown } | { ok: false; problem: string }
+
+export function isJson(content_type: string | null): boolean {
+  return content_type?.split(';', 1)[0]?.trim().toLowerCase() === 'application/json'
+}
+
+/**
+ * Depth and number of values are bounded before the body is parsed: later code may walk a value by recursion, and the
+ * cost of doing so is known.
+ */
+export function parseBody(bytes: Uint8Array | undefined): Parsed {
+  if (!bytes?.length) return { ok: false, problem: 'the body is empty' }
+  try {
+    const text = decoder.decode(bytes)
+    const problem = jsonProblem(text)
+    if (problem) return { ok: false, problem: `the body ${problem}` }
+    return { ok: true, value: JSON.parse(text) }
+  } catch {
+    return { ok: false, problem: 'the body is not JSON in UTF-8' }
   }
 }

@@ -8,6 +8,7 @@ import type { Log } from '../../log.ts'
 import type { Store } from '../../store/open.ts'
 import {
   closedAmong,
+  type NewRequest,
   openRequests,
   openRequestsShown,
   overdueRequests,
@@ -170,7 +171,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     }
     const created = Date.now()
     const id = randomUUID()
-    const row: RequestRow = {
+    const row: RequestRow & NewRequest = {
       id,
       session_id,
       caller_id: offer.caller.caller_id,

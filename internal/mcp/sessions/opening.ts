@@ -1,7 +1,8 @@
 // The event that opens a stream: it carries no message, only an id with which the client can come back after a lost
 // connection, and how long to wait before that. Clients of the revisions before 2025-11-25 would try to read an empty
 // `message` as JSON, and skip names that they do not know: for them it has a name of its own.
-import { SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/server'
+import { type RequestId, SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/server'
+import { Fault } from '../../fault.ts'
 
 /** Many clients try twice and then never again: a restart of the server has to fit in between. */
 export const retry_ms = 3000
@@ -91,3 +92,26 @@ export async function opened(
     }),
   )
 }
+
+/**
+ * The answers, as events, to calls that ran when the server was killed: no process will ever answer them, so a client that
+ * comes back for them gets an error at once.
+ */
+export function lostAnswers(requests: RequestId[], event_id?: string): string {
+  const data = new Fault('unavailable', 'the server restarted before it answered this call', {
+    hint: 'the call may have taken effect: look at what it was to change, or repeat it with its idempotency key',
+  }).shape()
+  const message = `${data.message}; ${data.hint}`
+  const answers = requests.map((id) => ({ jsonrpc: '2.0', id, error: { code: -32000, message, data } }))
+  const head = event_id === undefined ? '' : `id: ${event_id}\n`
+  return answers.map((answer) => `event: message\n${head}data: ${JSON.stringify(answer)}\n\n`).join('')
+}
+
+export const answerLost = (session_id: string, requests: RequestId[], event_id: string): Response =>
+  new Response(lostAnswers(requests, event_id), {
+    headers: {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-cache, no-transform',
+      'mcp-session-id': session_id,
+    },
+  })

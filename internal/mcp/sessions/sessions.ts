@@ -20,8 +20,7 @@ import type { Audience, LogMessage } from '../notify.ts'
 import { type Asked, type NewServer, toAuthInfo } from '../server.ts'
 import type { WatchedStreams } from '../streams.ts'
 import { requestIds } from './ids.ts'
-import { answerLost, lostAnswers } from './lost.ts'
-import { isUnopened, opened, openingEvent, withOpening } from './opening.ts'
+import { answerLost, isUnopened, lostAnswers, opened, openingEvent, withOpening } from './opening.ts'
 import {
   isLevel,
   type Live,

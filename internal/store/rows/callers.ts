@@ -11,16 +11,8 @@ export type RequestRow = Selectable<CallerRequestsTable>
 export type RequestEnd = 'answered' | 'timed_out' | 'cancelled'
 export type NewRequest = Pick<
   RequestRow,
-  | 'id'
-  | 'session_id'
-  | 'caller_id'
-  | 'tool'
-  | 'arguments'
-  | 'call_id'
-  | 'created_at'
-  | 'deadline_at'
-  | 'audit'
->
+  'id' | 'session_id' | 'caller_id' | 'tool' | 'arguments' | 'call_id' | 'created_at' | 'deadline_at'
+> & { audit: NonNullable<RequestRow['audit']> }
 export type Close = { id: string; status: RequestEnd; answer: unknown; answered_by: string | null }
 
 export async function saveCaller(

@@ -1,7 +1,7 @@
 // Whether a value fits a schema that a tenant gave. Schemas whose check is linear are checked at once; all others on a
 // thread with a deadline, tenants in turns. A schema that missed the deadline several times is refused for a while
 // without being tried. Nothing is shared between schemas but the place where they are remembered, by their text.
-
+import { LRUCache } from 'lru-cache'
 import { createWorkerPool, Refused, TooCostly } from '../../event-loop/worker-pool.ts'
 import { Fault } from '../../fault.ts'
 import type { SchemaCheck } from '../../manager/caller/tools.ts'
@@ -26,25 +26,19 @@ export function createSchemaCheck(): SchemaCheck & { close(): Promise<void> } {
     deadline_ms: deadlineMs,
     memory_mb: 128,
   })
-  const known = new Map<string, Prepared>()
+  const known = new LRUCache<string, Prepared>({
+    maxSize: rememberBytes,
+    sizeCalculation: ({ text }) => text.length,
+  })
   const prepared = new WeakMap<Schema, Prepared>()
-  const failing = new Map<string, Failing>()
-  let remembered = 0
+  const failing = new LRUCache<string, Failing>({ max: 1_000 })
 
   function prepare(given: Schema): Prepared {
     const same = prepared.get(given)
     if (same) return same
     const { schema, text } = checkSchema(given)
     const made = known.get(text) ?? { text, linear: linearCheck(schema) }
-    if (!known.has(text)) {
-      known.set(text, made)
-      remembered += text.length
-      for (const [oldest] of known) {
-        if (remembered <= rememberBytes) break
-        known.delete(oldest)
-        remembered -= oldest.length
-      }
-    }
+    known.set(text, made)
     prepared.set(given, made)
     return made
   }
@@ -60,9 +54,7 @@ export function createSchemaCheck(): SchemaCheck & { close(): Promise<void> } {
 
   function strike(key: string): void {
     const count = (failing.get(key)?.count ?? 0) + 1
-    failing.delete(key)
     failing.set(key, { count, until: Date.now() + refuseMs })
-    if (failing.size > 1_000) failing.delete(failing.keys().next().value!)
   }
 
   async function onThread(tenant: string, job: SchemaJob, bytes: number): Promise<unknown> {

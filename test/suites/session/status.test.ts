@@ -110,6 +110,19 @@ const stateOf = ({ status, reason, requires, idle_at, ended_at, hibernated }: Se
   ended: ended_at !== null,
 })
 
+const auditOf = (session_id: string, request_id: string) => ({
+  at: new Date().toISOString(),
+  caller_kind: 'session',
+  caller_id: session_id,
+  token_id: null,
+  session_id,
+  via: 'socket',
+  tool: 'caller_tool',
+  action: 'app_tool',
+  project_id: null,
+  request_id,
+})
+
 describe('the statuses in SQL', () => {
   test('the constraint of the table allows the statuses of the table of states', async () => {
     const { rows } = await sql<{ text: string }>`
@@ -247,6 +260,7 @@ describe('requests for caller tools', () => {
               call_id: `call ${request}`,
               created_at: new Date(now).toISOString(),
               deadline_at: new Date(now + (overdue ? -1_000 : 600_000)).toISOString(),
+              audit: auditOf(id, ids[request]!),
             }),
           )
           const closes = one.closes.map(({ request, status }): Close & { session_id: string } => ({

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { isJson, parseBody } from './body.ts'
+import { isJson, parseBody } from './serve.ts'
 
 const parse = (text: string) => parseBody(Buffer.from(text))
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)

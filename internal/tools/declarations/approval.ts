@@ -7,7 +7,7 @@ import { session_id } from './session-fields.ts'
 const approval_id = z
   .string()
   .regex(patterns.approval, 'is not an approval id (apr_…)')
-  .describe('The approval.')
+  .describe('Id of the approval (apr_…), as `approval list` returns it.')
 const statuses = ['open', 'allowed', 'denied', 'cancelled'] as const
 
 const approval = z.object({
@@ -15,7 +15,7 @@ const approval = z.object({
   session_id: z.string(),
   project_id: z.string(),
   request_id: z.string(),
-  tool_call: z.record(z.string(), z.unknown()).describe('What the droid wants to do.'),
+  tool_call: z.record(z.string(), z.unknown()).describe('The tool call that the droid asks permission for.'),
   options: z.array(z.record(z.string(), z.unknown())),
   status: z.enum(statuses),
   reason: z.string().nullable(),
@@ -26,17 +26,18 @@ const approval = z.object({
 
 export const approvalTool = tool({
   name: 'approval',
-  about: 'What droids ask before they act, and the answers.',
+  about: 'Permission requests of droids, and the decisions on them.',
   actions: {
     list: action({
-      about: 'Requests, oldest first.',
+      about:
+        'List permission requests, oldest first; use `status: open` to find those that wait for a decision.',
       needs: 'project:read',
       input: z.object({
         project_id: project_id
           .optional()
-          .describe('Of this project; of all that this token may see if left out.'),
-        session_id: session_id.optional(),
-        status: z.enum(statuses).optional().describe('Only these.'),
+          .describe('Only requests of this project. Default: all projects that this token may see.'),
+        session_id: session_id.optional().describe('Only requests of this session.'),
+        status: z.enum(statuses).optional().describe('Only requests with this status.'),
         limit,
         cursor,
       }),
@@ -47,19 +48,24 @@ export const approvalTool = tool({
       },
     }),
     get: action({
-      about: 'One request.',
+      about: 'Get one permission request with its tool call, options and status.',
       needs: 'project:read',
       input: z.object({ approval_id }),
       output: approval,
       run: async ({ managers }, input) => await managers.approvals.get(input.approval_id),
     }),
     decide: action({
-      about: 'Allow or deny it. The first decision counts.',
+      about:
+        'Allow or deny an open permission request, so that the droid continues; returns the decided request. The first decision is final.',
       needs: 'project:write',
       input: z.object({
         approval_id,
-        decision: z.enum(['allow', 'deny']).describe('What may happen.'),
-        reason: z.string().max(2000).optional().describe('Kept with the decision.'),
+        decision: z.enum(['allow', 'deny']).describe('Whether the droid may make the call.'),
+        reason: z
+          .string()
+          .max(2000)
+          .optional()
+          .describe('Stored with the decision, at most 2,000 characters.'),
       }),
       output: approval,
       run: async ({ managers, caller }, input) =>

@@ -12,7 +12,7 @@ const attachedSeconds = { usual: 60, most: 86_400 }
 const detachedSeconds = { usual: 3600, most: 7 * 86_400 }
 
 const exec_id = z.string().regex(patterns.exec, 'is not the id of a command (exec_…)')
-const given = exec_id.describe('The detached command, as `exec` with `detach` returned it.')
+const given = exec_id.describe('Id of the detached command (exec_…), as `exec` with `detach` returns it.')
 
 const shown = z.object({
   exec_id: z.string(),
@@ -20,24 +20,24 @@ const shown = z.object({
   status: z
     .enum(execStatuses)
     .describe(
-      '`running`; `exited` by itself; `timed_out` and killed; `killed` by exec_kill; `lost` when the container ended before it, or it was never started: `reason` says so.',
+      '`running`; `exited` by itself; `timed_out` and killed; `killed` by `exec_kill`; `lost` if the container ended first or the command was never started (see `reason`).',
     ),
-  exit_code: z.number().nullable().describe('128 plus the number of the signal for one that a signal ended.'),
+  exit_code: z.number().nullable().describe('128 plus the signal number if a signal ended the command.'),
   reason: z.string().nullable(),
-  command: z.string().describe('Cut after 4,000 characters.'),
+  command: z.string().describe('Truncated to 4,000 characters.'),
   working_dir: z.string().nullable(),
   created_by: z.string(),
   started_at: time,
-  deadline_at: time.describe('When it is killed.'),
+  deadline_at: time.describe('When the command is killed if it still runs.'),
   ended_at: maybeTime,
   stdout_bytes: z
     .number()
     .nullable()
-    .describe('Written in all, also what is not stored; null while it runs.'),
+    .describe('Bytes written in total, including output that is not stored; null while the command runs.'),
   stderr_bytes: z.number().nullable(),
 })
 
-/** Progress that only ever grows, in seconds, and a sign of life in between: clients give up on calls that are silent. */
+/** Progress in seconds, which must only increase, and a heartbeat: clients give up on calls without progress. */
 function reporting(progress: RunContext['progress']) {
   const began = performance.now()
   let last = 0
@@ -51,8 +51,8 @@ function reporting(progress: RunContext['progress']) {
 
 function secondsOf(given: number | undefined, { usual, most }: { usual: number; most: number }): number {
   if (given !== undefined && given > most)
-    throw new Fault('invalid', `timeout_seconds: at most ${most} here`, {
-      hint: most === attachedSeconds.most ? 'with detach, a command may run for 7 days' : '',
+    throw new Fault('invalid', `timeout_seconds must be at most ${most}`, {
+      hint: most === attachedSeconds.most ? 'a command with `detach` may run for up to 7 days' : '',
     })
   return given ?? usual
 }
@@ -60,65 +60,65 @@ function secondsOf(given: number | undefined, { usual, most }: { usual: number; 
 export const execActions = {
   exec: action({
     about:
-      'Run a command in it and wait for its end, or with `detach` answer at once with an exec_id. A container that is stopped is started. A time-out kills everything that the command started. While the call waits, output is sent as progress; a command whose call is cancelled or cut off is killed.',
+      'Run a command in the container and return its exit code, stdout and stderr; with `detach`, return an `exec_id` at once. Starts the container if it is stopped. On timeout, or if the call is cancelled or disconnected, the command and all its child processes are killed. Output is sent as progress while the call waits.',
     needs: 'project:write',
     destructive: true,
     input: z.object({
       project_id,
       command: z
         .union([z.string().min(1).max(200_000), z.array(z.string().max(100_000)).min(1).max(1000)])
-        .describe('A string is run by `bash -lc`; an array is run as it is.'),
+        .describe('A string runs with `bash -lc`; an array is executed directly, without a shell.'),
       working_dir: z
         .string()
         .min(1)
         .max(4000)
         .regex(/^\//, 'must be an absolute path')
         .optional()
-        .describe('The default workspace if left out.'),
+        .describe('Absolute path. Default: the default workspace.'),
       env: z
         .record(
-          z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'is not a name of a variable'),
+          z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'is not a variable name'),
           z.string().max(100_000),
         )
         .optional()
-        .describe('Additional environment.'),
+        .describe('Additional environment variables.'),
       stdin: z
         .string()
         .max(2_000_000)
         .optional()
-        .describe('Written to its standard input, which is then closed.'),
+        .describe('Written to standard input, which is then closed; at most 2,000,000 characters.'),
       timeout_seconds: z
         .number()
         .min(0.1)
         .max(detachedSeconds.most)
         .optional()
         .describe(
-          'After this it is killed. 60 if left out, at most 86,400; with `detach` 3,600 and at most 604,800.',
+          'Seconds after which the command is killed. Default: 60, at most 86,400; with `detach`, default 3,600, at most 604,800.',
         ),
       user: z
         .string()
         .max(100)
-        .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$/, 'is not a user')
+        .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$/, 'is not a user name or id')
         .optional()
         .describe(
-          "Only the container's own user is accepted, as its uid, `uid:gid` or its name in the image; every command runs as that user without further groups.",
+          "Only the container's own user is accepted, as uid, `uid:gid` or its name in the image. Every command runs as that user, without supplementary groups.",
         ),
       detach: z
         .boolean()
         .default(false)
         .describe(
-          'Do not wait: return `exec_id`, for exec_status, exec_output and exec_kill. The command goes on when the server is restarted, and ends with the container.',
+          'Return `exec_id` at once, for `exec_status`, `exec_output` and `exec_kill`. The command continues across restarts of the server, and ends with the container. Default: false.',
         ),
     }),
     output: z.object({
-      exec_id: z.string().optional().describe('With `detach`, and then nothing else.'),
+      exec_id: z.string().optional().describe('Only with `detach`, and then the only field.'),
       exit_code: z.number().optional(),
       stdout: z.string().optional(),
       stderr: z.string().optional(),
       truncated: z
         .boolean()
         .optional()
-        .describe('Whether stdout or stderr was longer than what is returned.'),
+        .describe('Whether stdout or stderr was longer than the returned part.'),
       timed_out: z.boolean().optional(),
       duration_ms: z.number().optional(),
     }),
@@ -137,7 +137,7 @@ export const execActions = {
     },
   }),
   exec_status: action({
-    about: 'How a detached command is doing, or how it ended. The container need not run.',
+    about: 'Get the status, exit code and times of a detached command; the container need not be running.',
     needs: 'project:read',
     input: z.object({ exec_id: given }),
     output: shown,
@@ -145,7 +145,7 @@ export const execActions = {
   }),
   exec_output: action({
     about:
-      'What a detached command has written so far, page by page. It is stored in the container, where its processes can change it, up to `execs.output_mb` of the config for each stream.',
+      'Read the output of a detached command, page by page, while it runs or afterwards. Output is stored in the container, whose processes can change it, up to `execs.output_mb` of the config per stream.',
     needs: 'project:read',
     input: z.object({
       exec_id: given,
@@ -153,14 +153,19 @@ export const execActions = {
         .string()
         .max(40)
         .optional()
-        .describe('`next_cursor` of the page before; from the beginning if left out.'),
-      max_bytes: z.int().min(1024).max(1_048_576).default(65_536).describe('Of each stream at most.'),
+        .describe('`next_cursor` of the previous page. Default: the beginning of the output.'),
+      max_bytes: z
+        .int()
+        .min(1024)
+        .max(1_048_576)
+        .default(65_536)
+        .describe('Maximum number of bytes per stream, 1,024 to 1,048,576. Default: 65,536.'),
       wait_seconds: z
         .number()
         .min(0)
         .max(300)
         .default(0)
-        .describe('If there is nothing new and it still runs, wait this long for output or its end.'),
+        .describe('Seconds to wait for new output or the end of a running command, at most 300. Default: 0.'),
     }),
     output: z.object({
       exec_id: z.string(),
@@ -168,11 +173,15 @@ export const execActions = {
       exit_code: shown.shape.exit_code,
       stdout: z.string(),
       stderr: z.string(),
-      next_cursor: z.string().describe('Where the next page starts, also when there is nothing more yet.'),
-      more: z.boolean().describe('Whether another page can be read at once.'),
+      next_cursor: z
+        .string()
+        .describe('Pass it as `cursor` to read on, also if there is no more output yet.'),
+      more: z.boolean().describe('Whether more output is available now.'),
       truncated: z
         .boolean()
-        .describe('Of a command that is over: it wrote more than what is stored, or that was removed.'),
+        .describe(
+          'Of a command that has ended: it wrote more than is stored, or its stored output was removed.',
+        ),
     }),
     run: async ({ managers, signal, progress }, { exec_id, ...page }) => {
       using _alive = reporting(progress)
@@ -181,24 +190,25 @@ export const execActions = {
   }),
   exec_kill: action({
     about:
-      'Send a signal to a detached command and everything it started. Nothing happens if it is over. SIGKILL answers when all of it is gone.',
+      'Send a signal to a detached command and all its child processes, and return its status. Does nothing if the command has ended. With SIGKILL, the call returns when all processes are gone.',
     needs: 'project:write',
     idempotent: true,
     destructive: true,
     input: z.object({
       exec_id: given,
-      signal: z.enum(killSignals).default('SIGKILL').describe('Which signal.'),
+      signal: z.enum(killSignals).default('SIGKILL').describe('The signal. Default: SIGKILL.'),
     }),
     output: shown,
     run: async ({ managers, signal }, input) =>
       await managers.execs.kill(input.exec_id, input.signal, signal),
   }),
   exec_list: action({
-    about: 'The detached commands of a project, oldest first; those that are over are kept for a while.',
+    about:
+      'List the detached commands of a project, oldest first, including those that ended recently (`execs` of the config sets how many).',
     needs: 'project:read',
     input: z.object({
       project_id,
-      status: z.enum(execStatuses).optional().describe('Only those with this status.'),
+      status: z.enum(execStatuses).optional().describe('Only commands with this status.'),
       limit,
       cursor,
     }),

@@ -12,30 +12,30 @@ const state = z.object({
   started_at: maybeTime,
 })
 
-/** Of the lines of one answer: a droid may write lines of a megabyte. */
+/** Of the lines of one result: a droid may write lines of a megabyte. */
 const mostCharacters = 2 * 1024 * 1024
 const found = z
   .enum(['symlink', 'file', 'fifo', 'socket', 'device', 'mount'])
-  .describe('What stands in its place.')
+  .describe('What is at the path of the workspace.')
 const tampered = z.object({ workspace_id: z.string(), found })
 const started = state.extend({
   tampered: z
     .array(tampered)
     .describe(
-      'Workspaces that are not directories; `recreate` repairs them. The default one is never among them.',
+      'Workspaces whose path is not a directory; `recreate` repairs them. Never contains the default workspace.',
     ),
   repaired: z
     .array(tampered.extend({ moved_to: z.string().describe('Relative to OUBLIETTE_HOME.') }))
-    .describe('What `recreate` moved aside from the place of a workspace.'),
+    .describe('What `recreate` moved away from the path of a workspace.'),
 })
 
 export const containerTool = tool({
   name: 'container',
-  about: 'The container of a project: start, stop, run a command, read its log.',
+  about: 'The container of a project: start, stop, pause, run commands, read its log.',
   actions: {
     start: action({
       about:
-        'Make sure that it runs. Nothing happens if it does; `recreate` makes it anew from the project as it is now. Refused with `conflict` while it is paused, and while the default workspace is not a directory: `recreate` moves what stands there aside.',
+        'Start the container of a project if it is not running, and return its state. With `recreate`, replace it with a new one that has the current settings of the project. Fails with `conflict` while the container is paused, or if the path of the default workspace is not a directory; `recreate` repairs that.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({
@@ -44,7 +44,7 @@ export const containerTool = tool({
           .boolean()
           .default(false)
           .describe(
-            'Remove it first. Workspaces stay; what stands in the place of one and is not a directory is moved to `lost/` in OUBLIETTE_HOME.',
+            'Remove the container first. Workspaces are kept; anything at the path of a workspace that is not a directory is moved to `lost/` in OUBLIETTE_HOME. Default: false.',
           ),
       }),
       output: started,
@@ -69,13 +69,19 @@ export const containerTool = tool({
       },
     }),
     stop: action({
-      about: 'Stop it. Its sessions fail with that reason and can be resumed.',
+      about:
+        'Stop the container of a project. Its sessions fail with that reason and can be resumed by a message.',
       needs: 'project:write',
       idempotent: true,
       destructive: true,
       input: z.object({
         project_id,
-        grace_seconds: z.int().min(0).max(300).default(10).describe('Between SIGTERM and SIGKILL.'),
+        grace_seconds: z
+          .int()
+          .min(0)
+          .max(300)
+          .default(10)
+          .describe('Seconds between SIGTERM and SIGKILL, at most 300. Default: 10.'),
       }),
       output: z.object({ project_id: z.string(), status: z.literal('stopped') }),
       run: async ({ managers }, input) => {
@@ -85,7 +91,7 @@ export const containerTool = tool({
     }),
     pause: action({
       about:
-        'Freeze all its processes. Sessions stay as they are, messages to them wait, `exec` is refused with `conflict`. Nothing happens if it is paused; refused with `conflict` if it does not run.',
+        'Freeze all processes of the container. Sessions keep their status, messages to them wait, and `exec` fails with `conflict`. Does nothing if the container is paused; fails with `conflict` if it is not running.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({ project_id }),
@@ -96,7 +102,8 @@ export const containerTool = tool({
       },
     }),
     unpause: action({
-      about: 'Let its processes go on, and send what waited. Nothing happens if it is not paused.',
+      about:
+        'Resume all processes of the container and deliver waiting messages. Does nothing if the container is not paused.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({ project_id }),
@@ -108,7 +115,8 @@ export const containerTool = tool({
     }),
     ...execActions,
     logs: action({
-      about: 'What its main process wrote, newest last.',
+      about:
+        'Get the latest log lines of the main process of the container, oldest first; use it to find out why a container does not work.',
       needs: 'project:read',
       input: z.object({
         project_id,
@@ -117,16 +125,24 @@ export const containerTool = tool({
           .min(0)
           .max(10_000)
           .default(100)
-          .describe('How many of the last lines, up to 2 MiB of them.'),
+          .describe('Number of latest lines, at most 10,000 and 2 MiB. Default: 100.'),
         since: z
           .union([
             z.iso.datetime({ offset: true }),
-            z.string().regex(/^\d{1,6}[smhd]$/, 'is neither a time nor like 10m'),
+            z.string().regex(/^\d{1,6}[smhd]$/, 'must be an ISO 8601 time or a duration like 10m'),
           ])
           .optional()
-          .describe('A time, or how long ago: 90s, 10m, 2h, 1d.'),
-        follow: z.boolean().default(false).describe('Send further lines as progress, for `follow_seconds`.'),
-        follow_seconds: z.number().min(1).max(3600).default(30).describe('How long to follow.'),
+          .describe('Only lines since this ISO 8601 time, or for this long: 90s, 10m, 2h, 1d.'),
+        follow: z
+          .boolean()
+          .default(false)
+          .describe('Also send new lines as progress for `follow_seconds`. Default: false.'),
+        follow_seconds: z
+          .number()
+          .min(1)
+          .max(3600)
+          .default(30)
+          .describe('Seconds to follow, 1 to 3,600. Default: 30.'),
       }),
       output: z.object({
         lines: z.array(z.object({ stream: z.enum(['stdout', 'stderr']), at: z.string(), text: z.string() })),

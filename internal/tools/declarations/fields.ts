@@ -7,18 +7,30 @@ import { workspaceStates } from '../../store/schema.ts'
 export const project_id = z
   .string()
   .regex(patterns.project, 'is not a project id (a UUID)')
-  .describe('The project.')
+  .describe('Id of the project (a UUID), as `project list` returns it.')
 export const workspace_id = z
   .string()
   .regex(patterns.workspace, 'is not a workspace id (lower-case letters, digits, - and _; at most 63)')
-  .describe('The workspace; the default one if left out.')
+  .describe('Id of the workspace. Default: the default workspace of the project.')
 export const token_id = z
   .string()
   .regex(patterns.token, 'is not a token id (tok_…)')
-  .describe('The token, by its public id.')
-export const limit = z.int().min(1).max(200).default(50).describe('How many at most.')
-export const cursor = z.string().max(1000).optional().describe('`next_cursor` of the page before.')
-export const next_cursor = z.string().nullable().describe('Where the next page starts; null on the last one.')
+  .describe('Public id of the token (tok_…), as `token list` returns it.')
+export const limit = z
+  .int()
+  .min(1)
+  .max(200)
+  .default(50)
+  .describe('Maximum number of results, 1 to 200. Default: 50.')
+export const cursor = z
+  .string()
+  .max(1000)
+  .optional()
+  .describe('`next_cursor` of the previous page. Default: the first page.')
+export const next_cursor = z
+  .string()
+  .nullable()
+  .describe('Pass it as `cursor` to get the next page; null on the last page.')
 
 /** Defaults belong to the config, so a project's own limits have none. */
 const { shape } = limitsSchema
@@ -34,7 +46,7 @@ export const limits = z
       ]),
     ) as { [K in keyof typeof shape]: z.ZodOptional<ReturnType<(typeof shape)[K]['unwrap']>> },
   )
-  .describe('Limits of this project; what is left out follows the config.')
+  .describe('Limits of this project. A limit that is left out has the default of the config.')
 
 export const limitsOutput = z.object({
   max_recursion_depth: z.number(),
@@ -56,5 +68,5 @@ export const maybeTime = at.nullable()
 export const workspaceState = z
   .enum(workspaceStates)
   .describe(
-    '`pending`: git is set up in it at the next start of the container. `preparing`: that, or the clone of `remote_url`, is under way. `ready`. `failed`: `prepare_error` says why, and `container start` tries again.',
+    '`pending`: git is set up at the next start of the container. `preparing`: git is being set up or `remote_url` is being cloned. `ready`: usable. `failed`: see `prepare_error`; `container start` tries again.',
   )

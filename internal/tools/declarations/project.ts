@@ -17,15 +17,18 @@ const name = z
   .string()
   .min(1)
   .max(100)
-  .regex(/^[^\p{Cc}\p{Z}](?:[^\p{Cc}]*[^\p{Cc}\p{Z}])?$/u, 'must be one line without blanks at its ends')
-  .describe('Unique, whatever the case of its letters.')
+  .regex(
+    /^[^\p{Cc}\p{Z}](?:[^\p{Cc}]*[^\p{Cc}\p{Z}])?$/u,
+    'must be one line without leading or trailing spaces',
+  )
+  .describe('Name of the project, at most 100 characters, unique regardless of case.')
 const relative = z
   .string()
   .min(1)
   .max(500)
   .regex(
     /^(?!\/)(?!.*(?:^|\/)\.{1,2}(?:\/|$))(?!.*\/\/)[^\p{Cc}]*[^/\p{Cc}]$/u,
-    'must be a plain relative path',
+    'must be a relative path without `.`, `..` or empty segments',
   )
 const remoteUrl = z
   .string()
@@ -34,64 +37,83 @@ const remoteUrl = z
   .refine((url) => URL.canParse(url), 'must be an http(s), ssh or git URL')
   .refine(
     (url) => !/^https?:\/\/[^/]*@/.test(url),
-    'must not carry a user name or a secret: use credential_refs',
+    'must not contain a user name or a secret; use credential_refs',
   )
 
 const changeable = {
-  description: z.string().max(2000).optional().describe('What it is for.'),
+  description: z
+    .string()
+    .max(2000)
+    .optional()
+    .describe('Description of the project, at most 2,000 characters.'),
   droid: z
     .string()
     .max(32)
     .nullable()
     .optional()
-    .describe("The droid of its sessions; the config's default if left out."),
-  model: z.string().max(200).nullable().optional().describe('The model of its sessions.'),
+    .describe('Droid of sessions that name none. Default: `default_droid` of the config.'),
+  model: z
+    .string()
+    .max(200)
+    .nullable()
+    .optional()
+    .describe('Model of sessions that name none. Default: the default of the droid.'),
   workspace_isolation: z
     .boolean()
     .optional()
-    .describe('Give each session that names no workspace a new one.'),
+    .describe('Whether a session that names no workspace gets a new workspace. Default: false.'),
   protected_paths: z
     .array(relative)
     .max(100)
     .optional()
-    .describe('Paths in workspaces that `workspace write_file` refuses to touch.'),
+    .describe('Paths relative to a workspace that `workspace write_file` refuses to write.'),
   network: z
     .enum(['none', 'internal', 'open'])
     .optional()
     .describe(
-      '`open` (the default) is the internet, but not the host, private or link-local addresses (unless the config allows ranges) or other projects; `internal` only what the server offers; `none` the socket alone.',
+      'Network of the container. `open` (default): the internet, but not the host, private or link-local addresses (unless the config allows ranges) or other projects. `internal`: only services of the server. `none`: only the socket of the server.',
     ),
   limits: limits.optional(),
   disabled_tools: z
     .array(z.string().max(200))
     .max(200)
     .optional()
-    .describe('Tools that its droids do not get.'),
+    .describe(
+      'Tools that droids of this project cannot use: `token`, `session.spawn`, or the whole name of a caller tool such as `app_greet`.',
+    ),
   mcp_servers: z
     .array(z.string().max(200))
     .max(100)
     .optional()
-    .describe('Upstream MCP servers that its droids get, by name.'),
+    .describe('Names of the global upstream MCP servers that droids of this project can use.'),
   credential_refs: z
     .array(z.string().max(64))
     .max(50)
     .optional()
-    .describe('Credentials of the config that it uses, by name.'),
+    .describe('Names of the credentials in the config that this project uses; `project options` lists them.'),
   image: z
     .string()
     .min(1)
     .max(500)
     .nullable()
     .optional()
-    .describe('Any image of the engine, instead of a container type.'),
-  container_type: z.string().max(64).optional().describe('A container type, as `options` lists them.'),
+    .describe(
+      'An image in the Docker engine, used instead of a container type; null for the container type.',
+    ),
+  container_type: z
+    .string()
+    .max(64)
+    .optional()
+    .describe(
+      'Container type, as `project options` lists them. Default: `default_container_type` of the config.',
+    ),
   api_scope_grant: z
     .string()
     .max(100)
     .nullable()
     .optional()
     .describe(
-      'The widest `api_scope` that its sessions may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. A wider grant removes the container, and is refused while sessions live in the project or schedules of it are enabled.',
+      'The widest `api_scope` that sessions of this project may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. Widening the grant removes the container, and fails while the project has live sessions or enabled schedules.',
     ),
 }
 
@@ -116,7 +138,7 @@ const project = z.object({
   default_workspace_id: z.string(),
   default_workspace: z.object({
     state: workspaceState,
-    prepare_error: z.string().nullable().describe('Why the last attempt to prepare it failed.'),
+    prepare_error: z.string().nullable().describe('Why the last attempt to prepare the workspace failed.'),
   }),
   container: z.object({
     wanted: z.enum(['running', 'stopped']),
@@ -126,14 +148,18 @@ const project = z.object({
   }),
   disk: z
     .object({
-      used_mb: z.number().nullable().describe('As last measured, in MiB; null before the first measure.'),
+      used_mb: z.number().nullable().describe('As last measured, in MiB; null before the first measurement.'),
       limit_mb: z.number(),
       over: z
         .boolean()
-        .describe('More than the limit is used: sessions and writes are refused, the container was stopped.'),
+        .describe(
+          'Whether usage exceeds the limit: the container is stopped, and sessions and writes are refused.',
+        ),
       measured_at: maybeTime,
     })
-    .describe('What its workspaces, the home of its droids and the layer of its container take.'),
+    .describe(
+      'Disk usage of the workspaces, the home of the droids and the writable layer of the container.',
+    ),
   created_at: time,
   created_by: z.string(),
   updated_at: time,
@@ -141,10 +167,11 @@ const project = z.object({
 
 export const projectTool = tool({
   name: 'project',
-  about: 'Projects: each has one container, its workspaces and its sessions.',
+  about: 'Projects. Each project has one container, workspaces and sessions.',
   actions: {
     create: action({
-      about: 'Make a project. Its container is made when first needed, or at once to clone `remote_url`.',
+      about:
+        'Create a project and return it. Its container is created when it is first needed, or at once to clone `remote_url`.',
       needs: 'global:write',
       input: z.object({
         name,
@@ -152,21 +179,26 @@ export const projectTool = tool({
         remote_url: remoteUrl
           .optional()
           .describe(
-            'A git remote, cloned into the default workspace by the container itself. An http(s) remote is reached through the server, with the git credential that credential_refs name, also with network none.',
+            'Git remote to clone into the default workspace. An http(s) remote is reached through the server, also with network `none`, with the git credential that `credential_refs` names.',
           ),
         wait: z
           .boolean()
           .default(false)
           .describe(
-            'Answer when remote_url is cloned, with an error if that fails; the project stays then, and container start tries again. Without it the clone goes on in the background and default_workspace.state tells how it is.',
+            'Whether to return only after `remote_url` is cloned. If the clone fails, the call fails, the project exists, and `container start` tries again. Default: false, the clone runs in the background and `default_workspace.state` shows its progress.',
           ),
-        init_git: z.boolean().default(true).describe('Make workspaces git repositories.'),
+        init_git: z
+          .boolean()
+          .default(true)
+          .describe('Whether new workspaces are initialized as git repositories. Default: true.'),
         idempotency_key: z
           .string()
           .min(1)
           .max(200)
           .optional()
-          .describe('A repeat with the same key returns the first result.'),
+          .describe(
+            'A repeated call with the same key returns the first result instead of creating another project.',
+          ),
       }),
       output: project,
       run: async ({ managers, caller, progress }, { wait, ...fields }) =>
@@ -176,10 +208,14 @@ export const projectTool = tool({
         }),
     }),
     list: action({
-      about: 'The projects that this token may see, oldest first.',
+      about: 'List the projects that this token may see, oldest first.',
       needs: 'global:read',
       input: z.object({
-        name_contains: z.string().max(100).optional().describe('Part of the name.'),
+        name_contains: z
+          .string()
+          .max(100)
+          .optional()
+          .describe('Only projects whose name contains this text.'),
         limit,
         cursor,
       }),
@@ -191,7 +227,7 @@ export const projectTool = tool({
         }),
     }),
     get: action({
-      about: 'One project.',
+      about: 'Get one project with its settings, container state and disk usage.',
       needs: 'project:read',
       input: z.object({ project_id }),
       output: project,
@@ -199,7 +235,7 @@ export const projectTool = tool({
     }),
     update: action({
       about:
-        'Change a project. What concerns its container takes effect with `container start` and `recreate`. A project token may only tighten what bounds the project; `config_limits` shows who may change what.',
+        'Change settings of a project and return it; fields that are left out stay as they are. Changes that concern the container take effect with `container start` and `recreate`. A project token may only tighten the boundaries of its project; `config_limits` shows who may change which field.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({ project_id, name: name.optional(), ...changeable }),
@@ -209,7 +245,7 @@ export const projectTool = tool({
     }),
     delete: action({
       about:
-        'End its sessions and remove its container, workspaces, schedules, tokens and records. Safe to repeat.',
+        'Delete a project: ends its sessions and removes its container, workspaces, schedules, tokens and records. Safe to repeat.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
@@ -219,7 +255,7 @@ export const projectTool = tool({
     }),
     options: action({
       about:
-        'What a project can be made of: models, credentials by name, container types, droids, limits, scopes.',
+        'Get the values that projects and sessions can use: models, names of credentials, container types, droids, default limits, scopes.',
       needs: 'global:read',
       input: z.object({}),
       output: z.object({

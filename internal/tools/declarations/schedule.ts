@@ -6,40 +6,52 @@ import { cursor, limit, maybeTime, next_cursor, project_id, time, workspace_id }
 const schedule_id = z
   .string()
   .regex(patterns.schedule, 'is not a schedule id (sch_…)')
-  .describe('The schedule.')
-const name = z.string().trim().min(1).max(200).describe('What people call it.')
+  .describe('Id of the schedule (sch_…), as `schedule list` returns it.')
+const name = z.string().trim().min(1).max(200).describe('Name of the schedule, at most 200 characters.')
 const cron_expr = z
   .string()
   .min(1)
   .max(200)
   .describe(
-    'Five fields (minute hour day month weekday), six with seconds in front, or @hourly, @daily, @weekly, @monthly, @yearly.',
+    'Cron expression: five fields (minute hour day month weekday), six with seconds first, or @hourly, @daily, @weekly, @monthly, @yearly.',
   )
 const prompt = z
   .string()
   .min(1)
   .max(1_000_000)
-  .describe('What the droid shall do. For the droid `shell`: a bash script.')
+  .describe('Prompt for the droid, at most 1,000,000 characters; a bash script for the droid `shell`.')
 const targets = z
   .array(z.strictObject({ project_id, workspace_id: workspace_id.optional() }))
   .min(1)
   .max(100)
-  .describe('Where it runs: projects, each with a workspace or its default one.')
+  .describe('Where it runs, 1 to 100 entries: a project, and a workspace unless the default one is meant.')
 const time_zone = z
   .string()
   .min(1)
   .max(100)
-  .describe('In which the expression is read: a name of the IANA database.')
-const enabled = z.boolean().describe('Whether it runs by itself. It can be triggered in any case.')
+  .describe(
+    'IANA time zone of the expression, such as Europe/Berlin. Default when the schedule is created: UTC.',
+  )
+const enabled = z
+  .boolean()
+  .describe(
+    'Whether it runs at its times; `trigger` works in any case. Default when the schedule is created: true.',
+  )
 const overlap_behavior = z
   .enum(['skip', 'queue', 'parallel'])
-  .describe('What becomes of a run that is due while one of the same target is not over.')
+  .describe(
+    'What happens when a run is due while another run of the same target is in progress. Default when the schedule is created: skip.',
+  )
 const session_behavior = z
   .enum(['resume', 'new'])
-  .describe('Whether all runs of a target are one conversation, or each its own.')
+  .describe(
+    '`resume`: all runs of a target continue one session. `new`: each run has its own session. Default when the schedule is created: resume.',
+  )
 const catch_up = z
   .enum(['skip', 'once'])
-  .describe('What becomes of the times at which no server was running: nothing, or one run for all of them.')
+  .describe(
+    'For times at which no server was running: `skip` them, or run `once` for all of them. Default when the schedule is created: skip.',
+  )
 const droid = z.string().max(32)
 const next = (count: number) =>
   z
@@ -47,7 +59,9 @@ const next = (count: number) =>
     .min(0)
     .max(100)
     .default(count)
-    .describe('How many of the next times to show; fewer if they take long to find.')
+    .describe(
+      `Number of upcoming times in the result, at most 100. Default: ${count}. Fewer are returned if they take too long to compute.`,
+    )
 
 const statuses = ['queued', 'running', 'success', 'failed', 'skipped', 'cancelled'] as const
 const run = z.object({
@@ -62,7 +76,7 @@ const run = z.object({
   ended_at: maybeTime,
   duration_ms: z.number().nullable(),
   session_id: z.string().nullable(),
-  output: z.string().nullable().describe('The final text.'),
+  output: z.string().nullable().describe('Final text of the session.'),
   error: z.string().nullable().describe('Why it failed, was skipped or was cancelled.'),
 })
 const schedule = z.object({
@@ -71,13 +85,13 @@ const schedule = z.object({
   cron_expr: z.string(),
   time_zone: z.string(),
   enabled: z.boolean(),
-  disabled_reason: z.string().nullable().describe('Why it was disabled, if not by somebody.'),
+  disabled_reason: z.string().nullable().describe('Why the server disabled it; null if a caller did.'),
   prompt: z.string(),
   overlap_behavior,
   session_behavior,
   catch_up,
   droid: z.string().nullable(),
-  scope: z.string().describe('What its runs may do.'),
+  scope: z.string().describe('Scope of its runs.'),
   token_id: z.string().nullable().describe('The token on whose behalf it runs.'),
   created_by: z.string(),
   created_at: time,
@@ -88,7 +102,7 @@ const schedule = z.object({
     z.object({
       project_id: z.string(),
       workspace_id: z.string().nullable(),
-      session_id: z.string().nullable().describe('The session that it keeps.'),
+      session_id: z.string().nullable().describe('Session that its runs resume.'),
       last_run: run.nullable(),
     }),
   ),
@@ -96,10 +110,11 @@ const schedule = z.object({
 
 export const scheduleTool = tool({
   name: 'schedule',
-  about: 'Prompts that are given to sessions at certain times.',
+  about: 'Prompts that are sent to sessions at scheduled times.',
   actions: {
     create: action({
-      about: 'Make a schedule. It runs with the scope of this token, as long as the token counts.',
+      about:
+        'Create a schedule and return it with its next times. It runs with the scope of this token, and is disabled when the token expires or is revoked.',
       needs: 'project:write',
       input: z.object({
         name,
@@ -111,7 +126,11 @@ export const scheduleTool = tool({
         overlap_behavior: overlap_behavior.default('skip'),
         session_behavior: session_behavior.default('resume'),
         catch_up: catch_up.default('skip'),
-        droid: droid.optional().describe("The project's, then the config's, if left out."),
+        droid: droid
+          .optional()
+          .describe(
+            'Droid of its runs. Default: the droid of the project, then `default_droid` of the config.',
+          ),
         next: next(3),
       }),
       output: schedule,
@@ -119,13 +138,15 @@ export const scheduleTool = tool({
         await managers.schedules.create(caller, fields, next),
     }),
     list: action({
-      about: 'Schedules, oldest first.',
+      about: 'List schedules, oldest first, with the last run of each target and the next times.',
       needs: 'project:read',
       input: z.object({
         project_id: project_id
           .optional()
-          .describe('With this project among their targets; all that this token may see if left out.'),
-        enabled: z.boolean().optional().describe('Only those that run by themselves, or only the others.'),
+          .describe(
+            'Only schedules with this project among their targets. Default: all that this token may see.',
+          ),
+        enabled: z.boolean().optional().describe('Only enabled (true) or only disabled (false) schedules.'),
         next: next(1),
         limit,
         cursor,
@@ -140,14 +161,15 @@ export const scheduleTool = tool({
       },
     }),
     get: action({
-      about: 'One schedule, with the last run of every target and the next times.',
+      about: 'Get one schedule with the last run of each target and the next times.',
       needs: 'project:read',
       input: z.object({ schedule_id, next: next(3) }),
       output: schedule,
       run: async ({ managers }, input) => await managers.schedules.get(input.schedule_id, input.next),
     }),
     update: action({
-      about: 'Change a schedule, at once. Runs that are under way go on as they are.',
+      about:
+        'Change a schedule at once and return it; fields that are left out stay as they are. Runs in progress continue unchanged.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({
@@ -161,7 +183,7 @@ export const scheduleTool = tool({
         overlap_behavior: overlap_behavior.optional(),
         session_behavior: session_behavior.optional(),
         catch_up: catch_up.optional(),
-        droid: droid.nullable().optional().describe("Null for the project's own."),
+        droid: droid.nullable().optional().describe('Droid of its runs; null for the droid of the project.'),
         next: next(3),
       }),
       output: schedule,
@@ -169,7 +191,7 @@ export const scheduleTool = tool({
         await managers.schedules.update(caller, schedule_id, change, next),
     }),
     delete: action({
-      about: 'Remove a schedule and its history. A run that is under way goes on in its session.',
+      about: 'Delete a schedule and its history. A run in progress continues in its session.',
       needs: 'project:write',
       destructive: true,
       input: z.object({ schedule_id }),
@@ -177,19 +199,21 @@ export const scheduleTool = tool({
       run: async ({ managers }, input) => await managers.schedules.remove(input.schedule_id),
     }),
     trigger: action({
-      about: 'Run it now, on every target, by the same rules as when it is due.',
+      about:
+        'Run a schedule now on all its targets, with the same overlap rules as at its times, and return the runs.',
       needs: 'project:write',
       input: z.object({ schedule_id }),
       output: z.object({ runs: z.array(run) }),
       run: async ({ managers }, input) => await managers.schedules.trigger(input.schedule_id),
     }),
     history: action({
-      about: 'Runs of a schedule, newest first.',
+      about:
+        'List the runs of a schedule, newest first, with status, output and error; use it to see whether it worked.',
       needs: 'project:read',
       input: z.object({
         schedule_id,
-        project_id: project_id.optional().describe('Only of this target.'),
-        status: z.enum(statuses).optional().describe('Only these.'),
+        project_id: project_id.optional().describe('Only runs of this target.'),
+        status: z.enum(statuses).optional().describe('Only runs with this status.'),
         limit,
         cursor,
       }),
@@ -197,7 +221,7 @@ export const scheduleTool = tool({
       run: async ({ managers }, input) => await managers.schedules.history(input),
     }),
     preview: action({
-      about: 'The next times of an expression, without a schedule.',
+      about: 'Compute the next times of a cron expression without creating a schedule.',
       needs: 'global:read',
       input: z.object({ cron_expr, time_zone: time_zone.default('UTC'), next: next(5) }),
       output: z.object({ cron_expr: z.string(), time_zone: z.string(), next_runs: z.array(time) }),

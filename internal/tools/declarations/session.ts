@@ -31,24 +31,33 @@ async function answer({ managers, signal, progress }: RunContext, turn: Addresse
 
 export const sessionTool = tool({
   name: 'session',
-  about: 'Conversations with droids in the container of a project.',
+  about: 'Sessions: conversations with droids (agents) that run in the container of a project.',
   actions: {
     spawn: action({
       about:
-        'Give a droid a prompt. Goes on with the latest session of the workspace, if it is what you ask for, unless `new_session`.',
+        'Send a prompt to a droid and return the session. Resumes the latest session of the workspace if it matches the given fields, otherwise, or with `new_session`, starts a new one. Read the output with `events`, or set `wait_seconds`.',
       needs: 'project:write',
       awaits_intent: true,
       input: z.object({
         project_id,
-        prompt: text.optional().describe('What the droid shall do. For the droid `shell`: a bash script.'),
-        message: text.optional().describe('The same as `prompt`.'),
+        prompt: text
+          .optional()
+          .describe(
+            'Prompt for the droid, required unless `message` is given, at most 2,000,000 characters; a bash script for the droid `shell`.',
+          ),
+        message: text.optional().describe('Alias of `prompt`.'),
         workspace_id: workspace_id.optional(),
-        new_session: z.boolean().default(false).describe('Start afresh.'),
+        new_session: z
+          .boolean()
+          .default(false)
+          .describe('Start a new session instead of resuming the latest one. Default: false.'),
         ...spawning,
         ...calling,
         attachments,
         wait_seconds,
-        idempotency_key: idempotency_key.describe('A repeat with the same key returns the first session.'),
+        idempotency_key: idempotency_key.describe(
+          'A repeated call with the same key returns the first session instead of starting another.',
+        ),
       }),
       output: addressed,
       run: async (
@@ -56,7 +65,7 @@ export const sessionTool = tool({
         { prompt, message, attachments, wait_seconds, caller_id, caller_tools, context: more, ...rest },
       ) => {
         const text = prompt ?? message
-        if (text === undefined) throw new Fault('invalid', 'session.spawn: prompt is missing')
+        if (text === undefined) throw new Fault('invalid', 'session.spawn: missing prompt')
         const declaration = declarationOf({ caller_id, caller_tools, context: more })
         const wish = { ...rest, declaration, turn: { text, attachments } }
         const turn = await context.managers.sessions.start(context.caller, wish, context.intent)
@@ -65,18 +74,22 @@ export const sessionTool = tool({
     }),
     message: action({
       about:
-        'Speak to a session: queued while its droid is busy. With a project instead, to its latest one, or a new one.',
+        'Send a message to a session and return the session; the message is queued while the droid is busy. With `project_id` instead of `session_id`, it goes to the latest session of the workspace, or a new one if there is none.',
       needs: 'project:write',
       input: z.object({
-        session_id: session_id.optional(),
-        project_id: project_id.optional(),
+        session_id: session_id
+          .optional()
+          .describe('Session to send to; required unless `project_id` is given.'),
+        project_id: project_id.optional().describe('Project to send to, if `session_id` is left out.'),
         workspace_id: workspace_id.optional(),
-        message: text.describe('What to say.'),
+        message: text.describe('The message, at most 2,000,000 characters.'),
         ...spawning,
         ...calling,
         attachments,
         wait_seconds,
-        idempotency_key: idempotency_key.describe('A repeat with the same key says nothing more.'),
+        idempotency_key: idempotency_key.describe(
+          'A repeated call with the same key does not send the message again.',
+        ),
       }),
       output: addressed,
       run: async (
@@ -102,7 +115,7 @@ export const sessionTool = tool({
             await sessions.address(context.caller, session_id, turn, declaration, rest.idempotency_key),
             wait_seconds,
           )
-        if (!project_id) throw new Fault('invalid', 'session.message: session_id or project_id is needed')
+        if (!project_id) throw new Fault('invalid', 'session.message: missing session_id or project_id')
         return await answer(
           context,
           await sessions.start(context.caller, { ...rest, project_id, declaration, turn }),
@@ -111,21 +124,21 @@ export const sessionTool = tool({
       },
     }),
     get: action({
-      about: 'One session.',
+      about: 'Get one session with its status, open requests, last output and usage.',
       needs: 'project:read',
       input: z.object({ session_id }),
       output: session,
       run: async ({ managers }, input) => await managers.sessions.get(input.session_id),
     }),
     list: action({
-      about: 'Sessions, oldest first.',
+      about: 'List sessions, oldest first.',
       needs: 'project:read',
       input: z.object({
         project_id: project_id
           .optional()
-          .describe('Of this project; of all that this token may see if left out.'),
-        status: z.enum(sessionStatuses).optional().describe('Only these.'),
-        parent_session_id: session_id.optional().describe('Only the children of this one.'),
+          .describe('Only sessions of this project. Default: all projects that this token may see.'),
+        status: z.enum(sessionStatuses).optional().describe('Only sessions with this status.'),
+        parent_session_id: session_id.optional().describe('Only children of this session.'),
         limit,
         cursor,
       }),
@@ -138,17 +151,22 @@ export const sessionTool = tool({
     }),
     end: action({
       about:
-        'Stop the droid and everything it started, and all sessions below it. The session is over for good. Output of a running turn that is not stored yet is dropped beyond 64 KiB, and a warning event says how much.',
+        'End a session for good: stops its droid with all child processes, and all its child sessions; returns the session. Output of a running turn that is not stored yet is dropped beyond 64 KiB, with a warning event. To stop only the running turn, use `cancel`.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
       input: z.object({
         session_id,
-        wait_seconds: z.number().min(0).max(60).default(10).describe('How long to wait for the end.'),
+        wait_seconds: z
+          .number()
+          .min(0)
+          .max(60)
+          .default(10)
+          .describe('Seconds to wait for the end, at most 60. Default: 10.'),
       }),
       output: z.object({
         ...session.shape,
-        ended: z.array(z.string()).describe('Ids of all sessions of the tree.'),
+        ended: z.array(z.string()).describe('Ids of all ended sessions: this one and its descendants.'),
       }),
       run: async ({ managers, signal }, input) => {
         await managers.sessions.require(input.session_id)
@@ -158,7 +176,8 @@ export const sessionTool = tool({
       },
     }),
     cancel: action({
-      about: 'Stop the running turn. The session stays.',
+      about:
+        'Stop the running turn and return the session, which stays usable. To end the session, use `end`.',
       needs: 'project:write',
       idempotent: true,
       input: z.object({ session_id }),
@@ -169,7 +188,8 @@ export const sessionTool = tool({
       },
     }),
     events: action({
-      about: 'The events after `since_index`, oldest first; waits for the next one with `wait_seconds`.',
+      about:
+        'Read the events of a session after `since_index`, oldest first; pass `last_index` as `since_index` to read on. With `wait_seconds`, waits for the next event if there is none.',
       needs: 'project:read',
       input: z.object({
         session_id,
@@ -177,25 +197,27 @@ export const sessionTool = tool({
           .int()
           .min(-1)
           .default(-1)
-          .describe('From the first if left out. With include_children: a `position`.'),
+          .describe(
+            'Return events after this index; with `include_children`, after this position. Default: -1, from the first event.',
+          ),
         max_events: z
           .int()
           .min(1)
           .max(1000)
           .default(100)
-          .describe('How many at most; fewer when they are large.'),
+          .describe('Maximum number of events, 1 to 1,000; fewer if they are large. Default: 100.'),
         include_children: z
           .boolean()
           .default(false)
           .describe(
-            'Of all sessions below it too, in one order; `last_index` is then a position in that order.',
+            'Also return events of all descendant sessions in one order; `last_index` is then a position in that order. Default: false.',
           ),
         wait_seconds: z
           .number()
           .min(0)
           .max(300)
           .default(0)
-          .describe('How long to wait if there is none yet.'),
+          .describe('Seconds to wait if there is no event yet, at most 300. Default: 0.'),
       }),
       output: z.object({
         events: z.array(
@@ -209,15 +231,20 @@ export const sessionTool = tool({
         await managers.sessionWait.page(session_id, { ...query, signal }),
     }),
     cleanup: action({
-      about: 'Remove sessions that have been over for long, with their events.',
+      about: 'Delete sessions that ended at least `max_age_hours` ago, with their events; returns their ids.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
       input: z.object({
         project_id: project_id
           .optional()
-          .describe('Of this project; of all that this token may see if left out.'),
-        max_age_hours: z.number().min(0).max(87_600).default(24).describe('Over for at least this long.'),
+          .describe('Only sessions of this project. Default: all projects that this token may see.'),
+        max_age_hours: z
+          .number()
+          .min(0)
+          .max(87_600)
+          .default(24)
+          .describe('Minimum hours since the end of the session. Default: 24.'),
       }),
       output: z.object({ removed: z.array(z.string()) }),
       run: async ({ managers, caller: { scope } }, input) => {

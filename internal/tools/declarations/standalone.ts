@@ -10,9 +10,12 @@ export const configLimits = standalone(
   'config_limits',
   action({
     about:
-      "The limits that hold for a project, how much of them is used, of a session's tree too, and who may change which field of the project.",
+      'Get the effective limits of a project, the current usage, and who may change which field of the project; with `session_id`, also the usage of the tree of that session.',
     needs: 'project:read',
-    input: z.object({ project_id, session_id: session_id.optional() }),
+    input: z.object({
+      project_id,
+      session_id: session_id.optional().describe('Session whose tree is reported too.'),
+    }),
     output: z.object({
       project_id: z.string(),
       limits: limitsOutput,
@@ -23,12 +26,12 @@ export const configLimits = standalone(
         ...tokens,
         reserved_usd: z
           .number()
-          .describe('What model requests under way may still cost; counted against `max_cost_usd`.'),
+          .describe('Cost that running model requests may still cause; counts against `max_cost_usd`.'),
       }),
       changeable: z
         .record(z.string(), z.enum(['admin', 'tighten', 'project']))
         .describe(
-          'By field of `project update`: `project` tokens may change it, may only `tighten` it, or it takes an `admin`.',
+          'By field of `project update`: `project`, project tokens may change it; `tighten`, they may only tighten it; `admin`, only an admin may change it.',
         ),
       session: z
         .object({
@@ -47,11 +50,14 @@ export const imageRebuild = standalone(
   'image_rebuild',
   action({
     about:
-      'Build the image of a container type anew. Running containers keep theirs until they are recreated.',
+      'Rebuild the image of a container type and return it; build output is sent as progress. Running containers keep their image until they are recreated with `container start`.',
     needs: 'global:write',
     input: z.object({
-      container_type: z.string().min(1).max(64).describe('As `project options` lists them.'),
-      no_cache: z.boolean().default(false).describe('Start from nothing, to get newer packages.'),
+      container_type: z.string().min(1).max(64).describe('Container type, as `project options` lists them.'),
+      no_cache: z
+        .boolean()
+        .default(false)
+        .describe('Build without cached layers, to get newer packages. Default: false.'),
     }),
     output: z.object({
       container_type: z.string(),
@@ -75,19 +81,23 @@ const change = z
   .string()
   .min(1)
   .max(200)
-  .regex(/^[^/\p{Cc}]+$/u, 'must be the name of a change')
+  .regex(/^[^/\p{Cc}]+$/u, 'must be a change name without /')
   .optional()
-  .describe('One change; all of them if left out.')
+  .describe('Name of one change. Default: all changes.')
 
 export const projectChanges = standalone(
   'project_changes',
   action({
-    about: 'The OpenSpec changes of a project (openspec/changes), with how far each is.',
+    about:
+      'List the OpenSpec changes of a project (openspec/changes) with the state and task counts of each.',
     needs: 'project:read',
     input: z.object({
       project_id,
       workspace_id: workspace_id.optional(),
-      include_archived: z.boolean().default(false).describe('Also those in openspec/changes/archive.'),
+      include_archived: z
+        .boolean()
+        .default(false)
+        .describe('Also return changes in openspec/changes/archive. Default: false.'),
     }),
     output: z.object({
       changes: z.array(
@@ -102,7 +112,7 @@ export const projectChanges = standalone(
       ),
       truncated: z
         .boolean()
-        .describe('The files are larger than 8 MiB together; further changes are left out.'),
+        .describe('Whether changes were left out because the files exceed 8 MiB in total.'),
     }),
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.changes(project_id, options),
@@ -112,7 +122,7 @@ export const projectChanges = standalone(
 export const projectTasks = standalone(
   'project_tasks',
   action({
-    about: 'The task lists of the OpenSpec changes of a project.',
+    about: 'List the tasks of the OpenSpec changes of a project, and how many are done.',
     needs: 'project:read',
     input: z.object({ project_id, workspace_id: workspace_id.optional(), change }),
     output: z.object({
@@ -129,7 +139,7 @@ export const projectTasks = standalone(
       total: z.number(),
       truncated: z
         .boolean()
-        .describe('There are more than 5,000 tasks or 8 MiB of them; the rest is left out.'),
+        .describe('Whether tasks were left out because there are more than 5,000 or they exceed 8 MiB.'),
     }),
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.tasks(project_id, options),
@@ -139,15 +149,21 @@ export const projectTasks = standalone(
 export const callerToolResponse = standalone(
   'caller_tool_response',
   action({
-    about: 'Answer a call of one of your tools by a droid: with a result, an error, or how far it is.',
+    about:
+      'Answer a `caller_tool_request` event, which is the call of one of your tools by a droid. Give exactly one of `result`, `error` and `progress`.',
     needs: 'project:write',
     // `caller_calls` closes the request and writes its audit row in one statement; progress changes nothing.
     commits_audit: true,
     input: z.object({
       session_id,
-      request_id: z.uuid('is not a request id (a UUID)').describe('As in the caller_tool_request event.'),
-      result: z.unknown().optional().describe('Any JSON, or an MCP tool result with `content`.'),
-      error: z.unknown().optional().describe('A sentence, or an object with `message`: the call failed.'),
+      request_id: z
+        .uuid('is not a request id (a UUID)')
+        .describe('`request_id` of the `caller_tool_request` event.'),
+      result: z
+        .unknown()
+        .optional()
+        .describe('Result of the call: any JSON, or an MCP tool result with `content`.'),
+      error: z.unknown().optional().describe('Why the call failed: a sentence, or an object with `message`.'),
       progress: z
         .strictObject({
           progress: z.number(),
@@ -155,13 +171,13 @@ export const callerToolResponse = standalone(
           message: z.string().max(2000).optional(),
         })
         .optional()
-        .describe('Not the answer yet: told to the droid as progress.'),
+        .describe('Progress report for the droid; the request stays open.'),
     }),
     output: z.object({ request_id: z.string(), accepted: z.literal(true) }),
     run: async ({ managers, caller }, { session_id, request_id, ...given }) => {
-      const said = Object.entries(given).filter(([, value]) => value !== undefined)
-      if (said.length !== 1)
-        throw new Fault('invalid', 'caller_tool_response: one of result, error and progress is needed')
+      const given_fields = Object.entries(given).filter(([, value]) => value !== undefined)
+      if (given_fields.length !== 1)
+        throw new Fault('invalid', 'caller_tool_response: give exactly one of result, error and progress')
       if (given.progress)
         await managers.callerRequests.progress(caller, session_id, request_id, given.progress)
       else

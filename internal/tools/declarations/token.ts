@@ -14,35 +14,38 @@ const shown = {
   parent_session_id: z
     .string()
     .nullable()
-    .describe('The session through which it was minted: it is revoked with it.'),
-  parent_token_id: z.string().nullable().describe('The token behind that session: it is revoked with it.'),
+    .describe('Session that created the token; the token is revoked when that session ends.'),
+  parent_token_id: z
+    .string()
+    .nullable()
+    .describe('Token that spawned that session; this token is revoked with it.'),
 }
 
 export const tokenTool = tool({
   name: 'token',
-  about: 'Bearer tokens for callers, each with one scope.',
+  about: 'Bearer tokens for callers. Each token has one scope.',
   actions: {
     create: action({
       about:
-        'Make a token. Its secret is in this answer and nowhere else. A token that a session mints is revoked with the session and with the token behind it.',
+        'Create a token and return it with its secret, which is not shown again. A token that a session creates is revoked when the session ends, or with the token that spawned the session.',
       needs: 'admin',
       input: z.object({
-        name: z.string().min(1).max(100).describe('Who or what it is for.'),
-        scope: z.string().max(100).describe('admin, admin:ro, project:<uuid> or project:<uuid>:ro.'),
+        name: z.string().min(1).max(100).describe('Who or what the token is for, at most 100 characters.'),
+        scope: z.string().max(100).describe('Scope: admin, admin:ro, project:<uuid> or project:<uuid>:ro.'),
         expires_in_hours: z
           .number()
           .min(0.001)
           .max(876_000)
           .optional()
           .describe(
-            'It never expires if left out; one that a session mints expires with the token behind the session at the latest.',
+            'Hours until the token expires. Default: it never expires. A token that a session creates expires no later than the token that spawned the session.',
           ),
       }),
       output: z.object({ ...shown, token: z.string().describe('The secret, shown once.') }),
       run: async ({ managers, caller }, input) => await managers.tokens.create(caller, input),
     }),
     list: action({
-      about: 'All tokens, without their secrets.',
+      about: 'List all tokens, without their secrets.',
       needs: 'admin',
       idempotent: true,
       input: z.object({ limit, cursor }),
@@ -50,7 +53,7 @@ export const tokenTool = tool({
       run: async ({ managers }, page) => await managers.tokens.list(page),
     }),
     revoke: action({
-      about: 'End a token, at once and for good.',
+      about: 'Revoke a token permanently; its requests, streams and session keys end at once.',
       needs: 'admin',
       destructive: true,
       idempotent: true,

@@ -12,7 +12,7 @@ import {
   workspaceState,
 } from './fields.ts'
 
-const path = z.string().max(4000).describe('Relative to the workspace, or absolute as the container sees it.')
+const path = z.string().max(4000).describe('Path relative to the workspace, or absolute as in the container.')
 const where = { project_id, workspace_id: workspace_id.optional() }
 const type = z.enum(['file', 'directory', 'symlink', 'other'])
 const mode = z.string().describe('Permission bits, octal.')
@@ -21,10 +21,10 @@ const workspace = z.object({
   workspace_id: z.string(),
   project_id: z.string(),
   is_default: z.boolean(),
-  path: z.string().describe('In the container.'),
+  path: z.string().describe('Path in the container.'),
   state: workspaceState,
   prepared_at: maybeTime,
-  prepare_error: z.string().nullable().describe('Why the last attempt to prepare it failed.'),
+  prepare_error: z.string().nullable().describe('Why the last attempt to prepare the workspace failed.'),
   created_at: time,
   created_by: z.string(),
   last_used_at: time,
@@ -39,31 +39,37 @@ function bytesOf(content: string, encoding: 'utf8' | 'base64'): Buffer {
 
 export const workspaceTool = tool({
   name: 'workspace',
-  about: 'Working directories inside a project, kept between sessions, and the files in them.',
+  about: 'Workspaces: directories of a project that are kept between sessions, and the files in them.',
   actions: {
     list: action({
-      about: 'Every workspace of one project.',
+      about: 'List the workspaces of a project.',
       needs: 'project:read',
       input: z.object({ project_id, limit, cursor }),
       output: z.object({ workspaces: z.array(workspace), next_cursor }),
       run: async ({ managers }, { project_id, ...page }) => await managers.workspaces.list(project_id, page),
     }),
     delete: action({
-      about: 'Remove a workspace and its files. Refused for the default one and while a session lives in it.',
+      about:
+        'Delete a workspace and its files. Fails for the default workspace, and while a session uses it.',
       needs: 'project:write',
       destructive: true,
-      input: z.object({ project_id, workspace_id: workspace_id.describe('The workspace.') }),
+      input: z.object({ project_id, workspace_id: workspace_id.describe('Id of the workspace.') }),
       output: z.object({ workspace_id: z.string(), deleted: z.literal(true) }),
       run: async ({ managers }, input) =>
         await managers.workspaces.remove(input.project_id, input.workspace_id),
     }),
     list_dir: action({
-      about: 'The entries of a directory, by name.',
+      about: 'List the entries of a directory, sorted by name, with type, size and modification time.',
       needs: 'project:read',
       input: z.object({
         ...where,
         path: path.default('.'),
-        limit: z.int().min(1).max(1000).default(200).describe('How many at most.'),
+        limit: z
+          .int()
+          .min(1)
+          .max(1000)
+          .default(200)
+          .describe('Maximum number of entries, 1 to 1,000. Default: 200.'),
         cursor,
       }),
       output: z.object({
@@ -77,13 +83,18 @@ export const workspaceTool = tool({
         await managers.workspaces.listDir(project_id, workspace_id, path, page),
     }),
     read_file: action({
-      about: 'A file, or a part of it; base64 if it is not UTF-8.',
+      about: 'Read a file or a range of it; the content is base64 if it is not UTF-8.',
       needs: 'project:read',
       input: z.object({
         ...where,
         path: path.min(1),
-        offset: z.int().min(0).default(0).describe('First byte.'),
-        max_bytes: z.int().min(1).max(4_194_304).default(262_144).describe('How many bytes at most.'),
+        offset: z.int().min(0).default(0).describe('First byte to read. Default: 0.'),
+        max_bytes: z
+          .int()
+          .min(1)
+          .max(4_194_304)
+          .default(262_144)
+          .describe('Maximum number of bytes, at most 4,194,304. Default: 262,144.'),
       }),
       output: z.object({
         path: z.string(),
@@ -97,21 +108,30 @@ export const workspaceTool = tool({
         await managers.workspaces.readFile(project_id, workspace_id, path, range),
     }),
     write_file: action({
-      about: 'Write a whole file, at once or not at all.',
+      about: 'Create or replace a file atomically; returns its size and whether it is new.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
       input: z.object({
         ...where,
         path: path.min(1),
-        content: z.string().max(3_500_000).describe('What it shall hold.'),
-        encoding: z.enum(['utf8', 'base64']).default('utf8').describe('Of `content`.'),
+        content: z
+          .string()
+          .max(3_500_000)
+          .describe('Whole content of the file, at most 3,500,000 characters.'),
+        encoding: z
+          .enum(['utf8', 'base64'])
+          .default('utf8')
+          .describe('Encoding of `content`. Default: utf8.'),
         mode: z
           .string()
           .regex(/^0?[0-7]{3}$/, 'must be octal permission bits like 0644')
           .optional()
-          .describe('Permission bits; as before, or 0644.'),
-        create_parents: z.boolean().default(true).describe('Make missing directories.'),
+          .describe('Permission bits, octal. Default: those of the existing file, otherwise 0644.'),
+        create_parents: z
+          .boolean()
+          .default(true)
+          .describe('Create missing parent directories. Default: true.'),
       }),
       output: z.object({ path: z.string(), size_bytes: z.number(), created: z.boolean() }),
       run: async ({ managers }, input) =>
@@ -124,7 +144,7 @@ export const workspaceTool = tool({
         ),
     }),
     path_info: action({
-      about: 'What stands at a path, if anything. A symlink is told, not followed.',
+      about: 'Get whether a path exists, and its type, size and mode; symbolic links are not followed.',
       needs: 'project:read',
       input: z.object({ ...where, path }),
       output: z.object({
@@ -134,7 +154,7 @@ export const workspaceTool = tool({
         size_bytes: z.number().optional(),
         mode: mode.optional(),
         modified_at: time.optional(),
-        target: z.string().nullable().optional().describe('Of a symlink.'),
+        target: z.string().nullable().optional().describe('Target of a symbolic link.'),
       }),
       run: async ({ managers }, input) =>
         await managers.workspaces.pathInfo(input.project_id, input.workspace_id, input.path),

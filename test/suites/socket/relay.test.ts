@@ -167,7 +167,7 @@ describe('a declaration', () => {
       { caller_id: 'a', caller_tools: [{ name: 'x', inputSchema: { type: 'object', required: 1 } }] },
       /JSON schema/,
     ],
-    [{ caller_tools: [greet] }, /need a caller_id/],
+    [{ caller_tools: [greet] }, /requires caller_id/],
     [{ caller_id: 'a', caller_tools: [{ ...slow, timeout_seconds: 604_801 }] }, /timeout_seconds/],
   ])('%# that is wrong is refused before anything starts', async (fields, words) => {
     const fault = await booted.fault('session', { action: 'spawn', project_id, prompt: 'true', ...fields })

@@ -64,7 +64,7 @@ afterAll(async () => {
 const start = (project_id: string, more = {}) =>
   booted.ok('container', { action: 'start', project_id, ...more })
 const file = (action: string, project_id: string, more = {}) =>
-  booted.client().call('workspace', { action, project_id, path: '..', ...more })
+  booted.client().call('workspace', { action, project_id, path: '.', ...more })
 const container = async (project_id: string) =>
   (await booted.ok('project', { action: 'get', project_id })).container
 const directory = (project_id: string, ...names: string[]) =>
@@ -91,7 +91,7 @@ async function sweptTwice(): Promise<void> {
   for (const name of ['first', 'second']) {
     const stray = join(booted.server.home, 'projects', `stray-${name}-${process.hrtime.bigint()}`)
     mkdirSync(stray)
-    await until(() => !readdirSync(join(stray, '../..')).some((one) => stray.endsWith(one)), {
+    await until(() => !readdirSync(join(stray, '..')).some((one) => stray.endsWith(one)), {
       what: 'the reconciler has swept',
       deadline_ms: 30_000,
     })

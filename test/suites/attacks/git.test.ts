@@ -351,7 +351,7 @@ test('a session fetches and pushes with its own key, large packs too', async () 
     git fetch -q origin && git rev-parse origin/droid HEAD; git config remote.origin.url`
   const session = await spawn(booted, project_id, script, { wait_seconds: 55 })
   expect(session.final_text).toMatch(
-    new RegExp(`([0-9a-f]{40})\\n\\1\\n${remote.url.replaceAll('..', '\\.')}/closed/repo\\.git`),
+    new RegExp(`([0-9a-f]{40})\\n\\1\\n${remote.url.replaceAll('.', '\\.')}/closed/repo\\.git`),
   )
   expect(await remote.head('repo', 'droid')).toBe('from the droid')
   const exec = await booted.exec(project_id, 'git push -q origin HEAD:refs/heads/exec')

@@ -221,7 +221,7 @@ describe('in a project with a grant, a token of the project', () => {
   })
 
   const argsFor = (key: string) => {
-    const [, action] = key.split('..')
+    const [, action] = key.split('.')
     const taken = shapes.get(key)!
     const input = inputs[key]!(things)
     const named = ['session_id', 'schedule_id', 'approval_id', 'exec_id'].some((field) => field in input)
@@ -238,7 +238,7 @@ describe('in a project with a grant, a token of the project', () => {
   const last = ['container.stop', 'session.end', 'schedule.delete', 'session.cleanup', 'project.delete']
   const order = [...writes.filter((key) => !last.includes(key)), ...last]
   test.each(order)('is refused %s, and an admin is not', async (key) => {
-    const tool = key.split('..')[0]!
+    const tool = key.split('.')[0]!
     expectKinds([await lesser(tool, argsFor(key))], 'forbidden')
     if (key === 'session.cleanup') expectKinds([await lesser(tool, { action: 'cleanup' })], 'forbidden')
     expectKinds([await control(tool, argsFor(key))], 'ok')

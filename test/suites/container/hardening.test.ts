@@ -135,7 +135,7 @@ test('files of another project do not exist in it', async () => {
   const { stdout } = await inside(
     'ls -a /workspaces; find / -name theirs.txt -not -path "/proc/*" 2>/dev/null',
   )
-  expect(stdout.split('\n').filter((line: string) => line && !line.startsWith('..'))).toEqual(['default'])
+  expect(stdout.split('\n').filter((line: string) => line && !line.startsWith('.'))).toEqual(['default'])
   expect(JSON.stringify(await inside('cat /proc/mounts'))).not.toContain(other_id)
 })
 

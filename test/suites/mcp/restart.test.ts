@@ -215,7 +215,7 @@ describe('an id of a session', () => {
       changed,
       foreign,
       `${id} `.repeat(9).trim(),
-      '../../..',
+      '../..',
     ])
       for (const method of ['POST', 'GET', 'DELETE'])
         expect([other, method, await statusOf({ ...raw.mine, 'mcp-session-id': other }, method)]).toEqual([

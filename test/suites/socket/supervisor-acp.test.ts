@@ -233,7 +233,7 @@ describe('the tools of a session', { timeout: 60_000 }, () => {
     const shell = rig.newSession()
     const turn = {
       turn_id: id('turn'),
-      text: `client() { ${process.execPath} ${join(dirname(agent), '../../../cmd/oubliette-client/main.ts')} call "$@"; }
+      text: `client() { ${process.execPath} ${join(dirname(agent), '../../cmd/oubliette-client/main.ts')} call "$@"; }
         client project '{"action":"get"}'; echo $?; client app_slow; client nothing; echo $?; OUBLIETTE_API_KEY=wrong client project; echo $?`,
     }
     await (await rig.link()).send('start_session', {

@@ -86,7 +86,7 @@ const files = globSync('{cmd,internal}/**/*.ts', { cwd: checkout }).filter(
 )
 const imports = files.flatMap((file): Import[] =>
   importsOf(readFileSync(join(checkout, file), 'utf8')).map((to) =>
-    to.startsWith('..') ? { file, to: join(dirname(file), to), library: false } : { file, to, library: true },
+    to.startsWith('.') ? { file, to: join(dirname(file), to), library: false } : { file, to, library: true },
   ),
 )
 const line = ({ file, to }: Import) => `${file} → ${to}`

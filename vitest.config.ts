@@ -24,7 +24,7 @@ export default defineConfig({
       {
         test: {
           name: 'suites',
-          include: ['test/suites/**/*.test.ts'],
+          include: ['test/{suites,integration}/**/*.test.ts'],
           exclude: [gate],
           env,
           globalSetup: ['test/harness/global-setup.ts'],

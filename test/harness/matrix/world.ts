@@ -2,9 +2,9 @@
 // the server's own admin token, so that the audit can tell preparation from the calls that count.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { newApprovalId, newExecId } from '../../../internal/ids.ts'
+import { query } from '../database.ts'
 import { resultIn, rpc } from '../rpc.ts'
 import type { TestServer } from '../server.ts'
-import { query } from '../sql.ts'
 import type { Args } from './rows.ts'
 
 export type World = {

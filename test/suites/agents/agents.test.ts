@@ -1,8 +1,8 @@
 // Real agents, each in a container without a network, against the scripted model through the model gateway. Slow, and in
 // need of their images: `./oubliette test --agents`.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents.ts'
-import { findSecret } from '../../fixtures/canary.ts'
+import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents/agents.ts'
+import { findSecret } from '../../fixtures/attacks/secret-search.ts'
 import {
   completionOf,
   type Event,

@@ -1,8 +1,8 @@
 // What a session asks of its agent, seen from the other end: what the model was given, and what came back as questions.
 // Like `agents.test.ts`, for `./oubliette test --agents`.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents.ts'
-import { findSecret } from '../../fixtures/canary.ts'
+import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents/agents.ts'
+import { findSecret } from '../../fixtures/attacks/secret-search.ts'
 import { completionOf, get, history } from '../../fixtures/sessions.ts'
 import { until } from '../../harness/wait.ts'
 import { prompt } from '../../models/script.ts'

@@ -1,7 +1,7 @@
 // Attacks on the boundaries of a project by those who may write to it: a token of the project, and its droids from inside
 // the container. The permission matrix has every field with every caller; here are the ways around it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { expectKinds, mint, withKey, withToken } from '../../fixtures/authority.ts'
+import { expectKinds, mint, withKey, withToken } from '../../fixtures/attacks/authority.ts'
 import { type Droid, droid } from '../../fixtures/droid-socket.ts'
 import { end, spawn } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, docker, instanceOf, uniqueName } from '../../harness/booted.ts'

@@ -1,8 +1,8 @@
 // Attacks of a session on its own bounds: answering its own questions, and acting through a session that may do more.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Call, expectKinds, mint, withKey, withToken } from '../../fixtures/authority.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
+import { type Call, expectKinds, mint, withKey, withToken } from '../../fixtures/attacks/authority.ts'
 import { type Droid, keyOf, socketOf } from '../../fixtures/droid-socket.ts'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
 import { end, get, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 

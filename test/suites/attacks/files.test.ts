@@ -17,7 +17,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { expectHealthy, latenciesDuring } from '../../fixtures/latency.ts'
+import { expectHealthy, latenciesDuring } from '../../fixtures/latency/latency.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 

@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { tools } from '../../../internal/tools/declarations/index.ts'
-import { type Call, expectKinds, mint, statusOf, withKey, withToken } from '../../fixtures/authority.ts'
+import {
+  type Call,
+  expectKinds,
+  mint,
+  statusOf,
+  withKey,
+  withToken,
+} from '../../fixtures/attacks/authority.ts'
 import { droid } from '../../fixtures/droid-socket.ts'
 import { end, get, processes } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, uniqueName } from '../../harness/booted.ts'

@@ -7,7 +7,6 @@ import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { stopEmbedded } from '../../../internal/store/embedded/embedded.ts'
 import { type Booted, boot, uniqueName } from '../../harness/booted.ts'
 import { runCli } from '../../harness/cli.ts'
 import { connect } from '../../harness/client.ts'
@@ -118,7 +117,6 @@ describe('a home with an embedded database', () => {
       await again.close()
     } finally {
       await server.stop()
-      await stopEmbedded(home)
     }
   })
 })

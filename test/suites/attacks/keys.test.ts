@@ -12,7 +12,7 @@ import {
   statusOf,
   withKey,
   withToken,
-} from '../../fixtures/authority.ts'
+} from '../../fixtures/attacks/authority.ts'
 import { type Droid, dial, droid, keyOf, socketOf } from '../../fixtures/droid-socket.ts'
 import { end, get, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Booted, boot, uniqueName } from '../../harness/booted.ts'

@@ -3,9 +3,9 @@
 // answered meanwhile.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { asked, attackingCaller, type Schema, tools } from '../../fixtures/attacking-caller.ts'
+import { asked, attackingCaller, type Schema, tools } from '../../fixtures/attacks/attacking-caller.ts'
 import { type Droid, dialAs, droid } from '../../fixtures/droid-socket.ts'
-import { expectHealthy, latenciesDuring } from '../../fixtures/latency.ts'
+import { expectHealthy, latenciesDuring } from '../../fixtures/latency/latency.ts'
 import { history } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { headersFor, resultIn, rpc, send } from '../../harness/rpc.ts'

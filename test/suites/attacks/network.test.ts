@@ -4,7 +4,12 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Outside, openOutside, privateAddresses, resolverAddress } from '../../fixtures/outside.ts'
+import {
+  type Outside,
+  openOutside,
+  privateAddresses,
+  resolverAddress,
+} from '../../fixtures/network/external-host.ts'
 import { type Booted, boot, containerOf, docker, each, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 

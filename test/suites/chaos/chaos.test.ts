@@ -1,7 +1,14 @@
 // The daemon is killed again and again while sessions run, and while they are spawned, spoken to and ended.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { allEvents, call, expectNumbered, expectTurnsEnded, insist, numbered } from '../../fixtures/chaos.ts'
+import {
+  allEvents,
+  call,
+  expectNumbered,
+  expectTurnsEnded,
+  insist,
+  numbered,
+} from '../../fixtures/chaos/chaos.ts'
 import { type Booted, boot, inEngine, onDisk } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 

@@ -3,7 +3,7 @@
 import { spawn as spawnProcess } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { numbered } from '../../fixtures/chaos.ts'
+import { numbered } from '../../fixtures/chaos/chaos.ts'
 import {
   completionOf,
   expectGapFree,

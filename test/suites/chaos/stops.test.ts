@@ -1,8 +1,8 @@
 // Parts of the system are stopped (SIGSTOP, a paused container, a full disk) and go on later. What hangs is named within
 // its deadline, nothing waits for it longer, and nothing is lost when it goes on.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos.ts'
-import { postgresOf, signal, supervisorOf } from '../../fixtures/faults.ts'
+import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos/chaos.ts'
+import { postgresOf, signal, supervisorOf } from '../../fixtures/chaos/faults.ts'
 import { type Booted, boot, containerOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 

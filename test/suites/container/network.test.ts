@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Server } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Outside, openOutside, privateAddresses } from '../../fixtures/outside.ts'
+import { type Outside, openOutside, privateAddresses } from '../../fixtures/network/external-host.ts'
 import { type Booted, boot, containerOf, docker, each, inEngine, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 

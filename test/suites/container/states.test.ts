@@ -3,7 +3,7 @@
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,

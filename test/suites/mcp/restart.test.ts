@@ -2,9 +2,11 @@
 // that they have, and nobody else can.
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { bench, eventsOf } from '../../fixtures/conformance-clients.ts'
-import { connectOld, type OldClient, type Version, versions } from '../../fixtures/old-clients.ts'
+import { eventsOf } from '../../fixtures/mcp/events-of.ts'
+import { connectOld, type OldClient, type Version, versions } from '../../fixtures/mcp/old-clients.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
+import { openSession } from '../../harness/rpc.ts'
+import { bootServer } from '../../harness/server.ts'
 import { until } from '../../harness/wait.ts'
 
 type Headers = Record<string, string>
@@ -204,9 +206,8 @@ describe('an id of a session', () => {
   })
 
   test('is refused when it was deleted, made up, changed or given out by another server', async () => {
-    const elsewhere = await bench()
-    const foreign = (await elsewhere.initialize())['mcp-session-id']!
-    await elsewhere.close()
+    const elsewhere = await bootServer()
+    const foreign = await openSession(elsewhere.url, elsewhere.admin_token).finally(() => elsewhere.stop())
     const id = raw.mine['mcp-session-id']!
     const changed = id.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
     for (const other of [

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,

@@ -219,7 +219,7 @@ describe('a spawn bomb', () => {
     const allowed = 12
     const own = await booted.project({ limits: { max_agents_per_session: allowed, max_recursion_depth: 2 } })
     await booted.ok('container', { action: 'start', project_id: own })
-    const content = await readFile(join(import.meta.dirname, '../../fixtures/spawn-bomb.mjs'), 'utf8')
+    const content = await readFile(join(import.meta.dirname, '../../fixtures/attacks/spawn-bomb.mjs'), 'utf8')
     await booted.ok('workspace', { action: 'write_file', project_id: own, path: 'bomb.mjs', content })
     const root = await spawn(booted, own, '/opt/oubliette/node bomb.mjs 10000 20; sleep 600', {
       wait_seconds: 0,

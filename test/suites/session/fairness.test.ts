@@ -1,7 +1,7 @@
 // Sessions that print as fast as they can are slowed down, and nobody else is. They can be ended at once.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Flood, prepareCalm, prepareFlood } from '../../fixtures/flood.ts'
-import { type Figures, shown, withSlowdown } from '../../fixtures/latency.ts'
+import { type Flood, prepareCalm, prepareFlood } from '../../fixtures/latency/flood.ts'
+import { type Figures, shown, withSlowdown } from '../../fixtures/latency/latency.ts'
 import {
   completionOf,
   end,

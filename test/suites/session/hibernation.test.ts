@@ -1,7 +1,7 @@
 // Idle agents that are stopped and started again, with a scripted agent that remembers its conversations on disk.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,

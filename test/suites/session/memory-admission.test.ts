@@ -1,6 +1,6 @@
 // Sessions share the memory of their container: those that do not fit wait, or an idle agent is hibernated for them.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,

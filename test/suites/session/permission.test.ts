@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import { end, get, history, say, spawn, statusesOf, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'

@@ -1,8 +1,8 @@
 // No token takes more than its part of the server's streams, requests and connections.
 import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { events, getStream, type Held, listen, post } from '../../../fixtures/held-request.ts'
-import { expectHealthy, latenciesDuring } from '../../../fixtures/latency.ts'
+import { events, getStream, type Held, listen, post } from '../../../fixtures/attacks/held-request.ts'
+import { expectHealthy, latenciesDuring } from '../../../fixtures/latency/latency.ts'
 import { spawn, untilSaid } from '../../../fixtures/sessions.ts'
 import { type Booted, boot, each } from '../../../harness/booted.ts'
 import { openSession, rpc } from '../../../harness/rpc.ts'

@@ -10,6 +10,7 @@ const [name = ''] = process.argv.slice(2)
 const log = createLog({ level: 'warn' })
 const store = await openStore({ database_url: new Secret(process.env.DATABASE_URL ?? ''), log })
 
+let followed = 0
 const scheduler = createScheduler({
   store,
   log,
@@ -23,7 +24,9 @@ const scheduler = createScheduler({
     return { is_error: false, structured: { session_id: `gogol_${key}`, turn_id: key, since_index: -1 } }
   },
   async *follow(session_id, _since_index, signal) {
-    await pause(100 + Math.random() * 300, undefined, { signal }).catch(() => undefined)
+    // Turns of 100 to 400 ms, so that they end in another order than they began.
+    const turn_ms = 100 + ((followed++ * 97) % 300)
+    await pause(turn_ms, undefined, { signal }).catch(() => undefined)
     const turn_id = session_id.slice('gogol_'.length)
     if (!signal.aborted)
       yield [{ type: 'completion', data: { turn_id, final_text: 'ok', stop_reason: 'end_turn' } }]

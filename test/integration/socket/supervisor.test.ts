@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { belonging } from '../../../internal/droid/process/processes.ts'
 import { Fault } from '../../../internal/fault.ts'
 import { type Rig, startRig, until } from '../../fixtures/supervisor-rig.ts'
+import { seeded } from '../../harness/random.ts'
 
 const shell = { kind: 'shell' as const }
 let count = 0
@@ -42,12 +43,13 @@ describe('a supervisor and a server that comes and goes', () => {
   test('every line arrives once and in order while the connection breaks again and again', {
     timeout: 120_000,
   }, async () => {
+    const random = seeded('broken connections')
     let breaks = 0
     let chance = 0.08
     let rig: Rig | undefined
     await using made = await startRig({
       on_events: () => {
-        if (breaks >= 60 || Math.random() > chance) return
+        if (breaks >= 60 || random.fraction() > chance) return
         breaks++
         const link = rig?.relay().supervisor('00000000-0000-4000-8000-000000000001')
         link?.peer.close()

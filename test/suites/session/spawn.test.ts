@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import { end, get, history, say, spawn, textOf } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { connect } from '../../harness/client.ts'
@@ -7,7 +8,9 @@ let booted: Booted
 let project_id: string
 
 beforeAll(async () => {
-  booted = await boot({ config: { limits: { max_active_sessions: 100, max_spawns_per_minute: 1000 } } })
+  booted = await boot({
+    config: { droids: scriptedDroids, limits: { max_active_sessions: 100, max_spawns_per_minute: 1000 } },
+  })
   project_id = await booted.project()
   await booted.ok('container', { action: 'start', project_id })
 })
@@ -44,7 +47,22 @@ describe('spawning again', () => {
     expect(fresh).toMatchObject({ spawned: true, final_text: 'sixth\n' })
   })
 
-  test('of another droid does not take up a session of this one', async () => {
+  test('with another droid starts a session of that droid, and leaves the session of the first one as it is', async () => {
+    await putAgent(booted, project_id)
+    const more = { workspace_id: 'ws-droids', create_workspace: true, new_session: false }
+    const shell = await spawn(booted, project_id, 'echo shell', more)
+    const scripted = await spawn(booted, project_id, 'echo agent', { ...more, droid: 'scripted' })
+    expect(scripted).toMatchObject({ droid: 'scripted', spawned: true, final_text: 'agent' })
+    expect(scripted.session_id).not.toBe(shell.session_id)
+    expect(await get(booted, shell.session_id)).toMatchObject({ droid: 'shell', turns: 1 })
+    const again = await spawn(booted, project_id, 'echo again', { ...more, droid: 'scripted' })
+    expect(again).toMatchObject({ session_id: scripted.session_id, spawned: false, turns: 2 })
+    const back = await spawn(booted, project_id, 'echo back', { ...more, droid: 'shell' })
+    expect(back).toMatchObject({ session_id: shell.session_id, spawned: false, turns: 2 })
+    for (const { session_id } of [shell, scripted]) await end(booted, session_id)
+  })
+
+  test('with a droid that does not exist is refused, with a hint that names the droids', async () => {
     const refused = await booted.fault('session', {
       action: 'spawn',
       project_id,

@@ -10,6 +10,7 @@ import { layoutOf } from '../../../internal/manager/workspace/layout.ts'
 import { callingDroid } from '../../fixtures/agents/caller-tool-droid.ts'
 import { expectGapFree, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
+import { seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
 
 const calls = 1000
@@ -31,6 +32,9 @@ afterAll(() => booted?.stop())
 /** What the caller answered to each request, whichever of its lives it was. */
 const given = new Map<string, Set<string>>()
 let asked = 0
+const random = seeded('pauses before answers')
+/** Drawn in advance, since the order of the requests is not the same in each run. */
+const pauses_ms = Array.from({ length: calls }, () => random.below(30))
 
 function startCaller(session_id: string) {
   const stop = new AbortController()
@@ -42,7 +46,7 @@ function startCaller(session_id: string) {
       work: tool<{ n: number }>({
         run: async ({ n }, { request_id }) => {
           asked += 1
-          await pause(Math.random() * 30)
+          await pause(pauses_ms[n])
           const answer = randomUUID()
           given.set(request_id, (given.get(request_id) ?? new Set()).add(answer))
           return { n, answer }

@@ -5,11 +5,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
-import { createLog, Secret } from '../../internal/log.ts'
-import { startEmbedded } from '../../internal/store/embedded/embedded.ts'
-import { migrate } from '../../internal/store/migrate.ts'
-import { openStore } from '../../internal/store/open.ts'
-import { administer, nameIn } from './database.ts'
+import { createLog, Secret } from '../../../internal/log.ts'
+import { startEmbedded } from '../../../internal/store/embedded/embedded.ts'
+import { migrate } from '../../../internal/store/migrate.ts'
+import { openStore } from '../../../internal/store/open.ts'
+import { administer, nameIn } from '../database.ts'
 
 declare module 'vitest' {
   export interface ProvidedContext {

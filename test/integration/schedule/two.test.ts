@@ -63,6 +63,7 @@ it('claims each of 50 runs a second once, for 20 s, though one of them is killed
   await query(rig.database_url, 'update schedules set enabled = true, next_run_at = $1', [new Date(begin)])
   await query(rig.database_url, `select pg_notify('oubliette_schedules', '')`)
 
+  // The load lasts `seconds` by the clock, and the kill comes in the middle of it.
   await pause(begin + (seconds / 2) * 1000 - Date.now())
   const holding = `select 1 from starts join schedule_runs on id = run_id
     where process = 'first' and status = 'running' and due_at >= $1`

@@ -102,6 +102,7 @@ test('others are answered during all attacks together', { timeout: 180_000 }, as
         if (one.status === 200) streams += 1
         return one
       }).then(async (held) => {
+        // The streams stay open for as long as the attack lasts.
         await pause(Math.max(0, ends - Date.now()))
         for (const one of held) one.close()
         return 0

@@ -141,6 +141,7 @@ test(`nothing is lost, left over or without its audit row through ${rounds} kill
     const change = await changeOf(round)
     changes.push(change)
     const under = beginWork(change, random)
+    // The instant of the kill is what varies.
     await pause(random.below(300))
     const kind = kinds[round] ?? random.of(kinds)
     await kills[kind](booted.server)

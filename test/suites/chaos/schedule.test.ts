@@ -30,6 +30,7 @@ test(`a schedule that skips goes on running through ${rounds} kills`, {
     overlap_behavior: 'skip',
   })
   for (let round = 0; round < rounds; round++) {
+    // The instant of the kill is what varies, from within one run to between two.
     await pause(700 + random.below(1500))
     await booted.server.restart('SIGKILL')
   }

@@ -12,7 +12,7 @@ let booted: Booted
 const foreign: { remove(options?: object): Promise<unknown> }[] = []
 
 beforeAll(async () => {
-  booted = await boot({ config: { reconcile_seconds: 1, shutdown_seconds: 8 } })
+  booted = await boot({ config: { reconcile_seconds: 1, shutdown_seconds: 5 } })
 })
 afterAll(async () => {
   for (const thing of foreign) await thing.remove({ force: true }).catch(() => undefined)

@@ -179,6 +179,7 @@ test('however server and database are killed, no change is without its row', {
     const now = tokens.slice(round * each, (round + 1) * each)
     const asked = now.map(async ({ token, token_id }, n) => {
       calls.add(token_id)
+      // Calls are spread, so that a kill finds them at different stages.
       await sleep(random.below(60))
       const command = `echo ${token_id} >> changes`
       const changed =

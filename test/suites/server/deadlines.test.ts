@@ -166,6 +166,7 @@ test('a server that is stopped for a while takes nothing else for hung when it g
   // So that something is under way when the server is stopped.
   await database.hang()
   const asked = exec('true')
+  // Time for the call to reach the database, which answers nothing that could be waited for.
   await sleep(500)
   process.kill(booted.server.pid(), 'SIGSTOP')
   // Longer than the deadline: nothing can be observed of a process that is stopped.

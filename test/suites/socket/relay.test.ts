@@ -23,7 +23,10 @@ import { until } from '../../harness/wait.ts'
 let booted: Booted
 let project_id: string
 beforeAll(async () => {
-  booted = await boot({ config: { limits: { max_active_sessions: 200, max_spawns_per_minute: 1000 } } })
+  booted = await boot({
+    // Requests past their deadline are closed at this interval.
+    config: { reconcile_seconds: 1, limits: { max_active_sessions: 200, max_spawns_per_minute: 1000 } },
+  })
   project_id = await booted.project()
 })
 afterAll(() => booted?.stop())

@@ -114,7 +114,7 @@ const killed = familyOf(second.pid)
 process.kill(second.pid, 'SIGKILL')
 result.killed_is_gone = await until(() => !processes().some(({ pid }) => killed.includes(pid)))
 
-// Its parent dies, and somebody else keeps its stdin open.
+// Its parent is killed, and another process keeps its stdin open.
 const parent = spawn('sh', ['-c', 'oubliette-client mcp; true'], { stdio: ['pipe', 'pipe', 'inherit'] })
 parent.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' })}\n`)
 await once(parent.stdout, 'data')

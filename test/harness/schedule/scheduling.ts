@@ -1,5 +1,5 @@
 // The real scheduler on a real database, with a clock that stands still and a door that remembers what it was asked. A
-// turn ends when the test says so.
+// turn ends when the test ends it.
 
 import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../../internal/auth/caller.ts'
@@ -228,14 +228,14 @@ export async function createRig(start: string, options: Parameters<typeof create
     create: (fields: Partial<ScheduleFields> & { cron_expr: string }, caller: Caller = admin) =>
       schedules.create(caller, { ...defaults, targets: [{ project_id }], ...fields }, 3),
     history,
-    /** Goes there; whatever is due then has been claimed when it returns. */
+    /** Sets the clock; all that is due by then has been claimed when it returns. */
     async at(to: string | number) {
       clock.set(to)
       await scheduler.once()
     },
     /** The turn number so-and-so of all, as soon as it was started. */
     turn: (number: number) => until(() => door.turns[number], { what: `turn ${number} is started` }),
-    /** Ends a turn, and waits until its run says so. */
+    /** Ends a turn, and waits until its run has ended. */
     async finish(turn: Turn, data: Record<string, unknown> = {}) {
       turn.end(data)
       const sql = async () =>

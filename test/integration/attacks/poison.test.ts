@@ -57,7 +57,7 @@ describe('a request that ends the server', () => {
     expect(await ask(bad)).toContain('the server ended each time')
   })
 
-  test('and was alone in its hands when it froze is refused at once', async () => {
+  test('and was the only one under way when the server froze is refused at once', async () => {
     const id = randomUUID()
     await crash({ requests: [requestOf(attacked, 'caller_tool', params(id))], frozen: true })
     expect(await ask(id)).toContain('the server ended each time')
@@ -109,7 +109,7 @@ describe('a request that ends the server', () => {
     expect(reason).toContain('the server ended each time')
   })
 
-  test('leaves nothing behind when the server is killed at rest', async () => {
+  test('leaves nothing behind when the server is killed while it is idle', async () => {
     await attackingCaller(booted).declare({ title: 'open' }, one)
     const waiting = await dialAs(one)
     void waiting.ask('caller_tool', { tool: 'app_t0', arguments: {}, call_id: randomUUID() })

@@ -104,7 +104,7 @@ describe('after downtime', () => {
     return schedule_id
   }
 
-  it('nothing is made up for, and history says so', async () => {
+  it('missed runs are not made up for, and history records it', async () => {
     const schedule_id = await down('skip')
     const [only, ...rest] = await rig.history(schedule_id)
     expect(rest).toEqual([])

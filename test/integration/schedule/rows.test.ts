@@ -1,4 +1,4 @@
-// What lasts: whose behalf a schedule runs on, what history keeps, what goes with a project, and runs whose server died.
+// What lasts: whose behalf a schedule runs on, what history keeps, what goes with a project, and runs whose server was killed.
 import { afterEach, describe, expect, it } from 'vitest'
 import { Secret } from '../../../internal/log.ts'
 import { createTokens } from '../../../internal/manager/access/tokens.ts'
@@ -21,7 +21,7 @@ const start = '2026-01-01T00:00:00Z'
 const minute = (number: number) => Date.parse(start) + number * 60_000
 
 describe('on behalf of a token', () => {
-  it('runs have the scope of the token that made the schedule, and nobody is told its secret', async () => {
+  it('runs have the scope of the token that made the schedule, and its secret is shown to no one', async () => {
     rig = await createRig(start)
     const token = await addToken(rig.store, `project:${rig.project_id}`)
     const made = await rig.create({ cron_expr: '* * * * *' }, token)
@@ -51,7 +51,7 @@ describe('on behalf of a token', () => {
     )
   })
 
-  it('a revoked token disables, with a reason, and somebody else can take its place', async () => {
+  it('a revoked token disables, with a reason, and another token can take its place', async () => {
     rig = await createRig(start)
     const token = await addToken(rig.store, 'admin')
     const { schedule_id } = await rig.create({ cron_expr: '* * * * *', overlap_behavior: 'queue' }, token)
@@ -85,7 +85,7 @@ describe('on behalf of a token', () => {
     expect((await rig.turn(1)).caller.token_id).toBe(rig.admin.id)
   })
 
-  it('a token whose revocation nobody told of starts no run', async () => {
+  it('a token that was revoked without a notification starts no run', async () => {
     rig = await createRig(start)
     const token = await addToken(rig.store, 'admin')
     const { schedule_id } = await rig.create({ cron_expr: '* * * * *' }, token)
@@ -150,7 +150,7 @@ describe('history', () => {
     await expect(rig.schedules.history({ schedule_id, limit: 2, cursor: 'x' })).rejects.toThrow(/cursor/)
   })
 
-  it('keeps so many, and those so old', async () => {
+  it('keeps runs up to a number and an age', async () => {
     rig = await createRig(start, { keep_runs: 3, history_days: 1 })
     const { schedule_id } = await rig.create({ cron_expr: '* * * * *' })
     for (const number of [1, 2, 3, 4, 5]) {
@@ -188,7 +188,7 @@ describe('a deleted project', () => {
   })
 })
 
-describe('a server that died', () => {
+describe('a server that was killed', () => {
   /** A second scheduler on the same database; what it is given to hold, it never lets go by itself. */
   async function another(door = createStubDoor()) {
     const store = await openStore({ database_url: new Secret(rig.database_url), log })

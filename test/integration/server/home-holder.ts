@@ -1,4 +1,4 @@
-// A stand-in for a daemon that can be killed: takes the home's lock, or starts its PostgreSQL too, says so and stays.
+// A daemon to be killed: takes the lock of the home, starts its PostgreSQL too on request, prints a line and stays.
 // Usage: hold.ts lock|postgres HOME
 import { lockHome } from '../../../internal/home-lock.ts'
 import { createLog } from '../../../internal/log.ts'

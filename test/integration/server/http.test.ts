@@ -1,4 +1,4 @@
-// The HTTP room and both protocol eras in front of an in-memory door, spoken to by the real clients.
+// The HTTP room and both protocol eras in front of a stub door, used by the real clients.
 import { connect as dial } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type Bench, bench, eras } from '../../fixtures/mcp/clients.ts'
@@ -31,7 +31,7 @@ describe.each(eras)('%s', (era) => {
     const { tools } = await (await on.client(era, narrow)).listTools()
     expect(tools.map((tool) => tool.name)).toEqual(['echo'])
   })
-  test('is told of an unknown tool by a protocol error', async () => {
+  test('receives a protocol error for an unknown tool', async () => {
     const client = await on.client(era)
     await expect(client.callTool({ name: 'test_simple_text' })).rejects.toMatchObject({ code: -32602 })
     expect(on.door.begun).toEqual([])

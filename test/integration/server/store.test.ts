@@ -103,7 +103,7 @@ describe('the embedded PostgreSQL', () => {
     expect(Number(group)).toBe(embedded.pid())
   })
 
-  test('is started again when it dies under the daemon, with everything that was committed', async () => {
+  test('is started again when it crashes under the daemon, with everything that was committed', async () => {
     const embedded = await start()
     const before = embedded.pid()
     await query(embedded.url, 'create table kept as select 7 as answer')
@@ -123,13 +123,13 @@ describe('the embedded PostgreSQL', () => {
     expect((await start()).reused).toBe(false)
   })
 
-  test('makes its data anew when the first making was cut short', async () => {
+  test('initialises its data again when the first initialisation was interrupted', async () => {
     await mkdir(join(home, 'postgres/data.new-dead/base'), { recursive: true })
     await start()
     await expect(stat(join(home, 'postgres/data.new-dead'))).rejects.toThrow('ENOENT')
   })
 
-  test('lets nobody in without the password, and nobody else reach the socket or read the password', async () => {
+  test('refuses connections without the password, and no other user reaches the socket or reads the password', async () => {
     const { url } = await start()
     const wrong = new Secret(url.reveal().replace(/:[0-9a-f]{64}@/, ':wrong@'))
     await expect(query(wrong, 'select 1')).rejects.toThrow('password authentication failed')
@@ -356,7 +356,7 @@ describe('the store', () => {
     expect(performance.now() - began).toBeGreaterThan(3_500)
   })
 
-  test('hears notifications, and of the gap when its connection was cut', async () => {
+  test('receives notifications, and reports the gap when its connection was cut', async () => {
     const { url } = await clone()
     const store = await open(url)
     const heard: string[] = []

@@ -106,7 +106,7 @@ describe('a session', () => {
   test('must be opened first', async () => {
     expect((await on.post(call(1, 'echo'))).status).toBe(400)
   })
-  test('answers a cancelled call, so that nobody waits on its stream', async () => {
+  test('answers a cancelled call, so that its stream does not stay open', async () => {
     const session = await on.initialize()
     const running = on.post(call(7, 'hang'), session).then((answer) => answer.text())
     await until(() => on.door.begun.length, { what: 'the call runs' })
@@ -198,7 +198,7 @@ describe('the GET stream of a session', () => {
 })
 
 describe('a subscription of the 2026 era', () => {
-  test('is acknowledged, hears of changes, and ends with a result when the server stops', async () => {
+  test('is acknowledged, receives changes, and ends with a result when the server stops', async () => {
     const events = eventsOf(await subscribe({ toolsListChanged: true }))
     expect((await events.next()).value?.data).toMatchObject({
       method: 'notifications/subscriptions/acknowledged',

@@ -97,7 +97,7 @@ describe('an agent that speaks ACP', { timeout: 60_000 }, () => {
     expect(text.endsWith(Array.from({ length: 20_000 }, (_, i) => `${i + 1}\n`).join(''))).toBe(true)
   })
 
-  test('asks for permission, and autonomy or somebody outside answers', async () => {
+  test('asks for permission, and autonomy or a caller answers', async () => {
     await using rig = await startRig()
     const { session_id, turn_id } = await start(rig, 'ask read', { autonomy: 'low' })
     expect(await rig.completion(session_id, turn_id)).toMatchObject({ final_text: 'yes' })
@@ -254,7 +254,7 @@ describe('the tools of a session', { timeout: 60_000 }, () => {
     expect(JSON.parse(lines[3]!)).toMatchObject({ error: { kind: 'not_found' } })
     expect(lines[4]).toBe('1')
     expect(JSON.parse(lines[5]!)).toMatchObject({ error: { kind: 'unauthenticated' } })
-    // Nobody of them is left when the session is over.
+    // None of them is left when the session is over.
     await (await rig.link()).send('end', { command_id: id('cmd'), session_id })
     await rig.status(session_id, 'completed')
     expect(belonging(`OUBLIETTE_SESSION_ID=${session_id}`)).toEqual([])

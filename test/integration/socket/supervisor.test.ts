@@ -121,7 +121,7 @@ describe('a supervisor and a server that comes and goes', () => {
     expect(await again.send('start_session', command)).toEqual({ accepted: true })
     await again.send('end', { command_id: id('cmd'), session_id })
     await rig.status(session_id, 'completed')
-    // Also after the session is over and the supervisor has been started anew.
+    // Also after the session is over and the supervisor has been restarted.
     await rig.killSupervisor()
     rig.startSupervisor()
     const anew = await rig.link()
@@ -130,7 +130,7 @@ describe('a supervisor and a server that comes and goes', () => {
     expect(rig.events(session_id).filter((it) => it.type === 'completion')).toHaveLength(2)
   })
 
-  test('a supervisor that was killed tells once what became of its sessions, and they can go on', async () => {
+  test('a supervisor that was killed reports once what became of its sessions, and they can continue', async () => {
     await using rig = await startRig()
     const { session_id, turn_id } = await startShell(rig, 'echo begun; sleep 1000')
     await until(() => rig.text(session_id) === 'begun\n', 'the first line')
@@ -223,7 +223,7 @@ describe('shell sessions', () => {
     expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toContain('OUBLIETTE')
     await (await rig.link()).send('end', { command_id: id('cmd'), session_id })
     await rig.status(session_id, 'completed')
-    // Whoever adopted it may not have looked after it yet.
+    // The process that adopted it may not have reaped it yet.
     const state = existsSync(`/proc/${pid}`) && readFileSync(`/proc/${pid}/status`, 'utf8')
     expect(state === false || /^State:\s+Z/m.test(state)).toBe(true)
   })

@@ -88,7 +88,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
     )
 
   test(
-    'takes a prompt, calls a tool of its caller and one of ours, edits a file, and tells all of it',
+    'takes a prompt, calls a tool of its caller and one of ours, edits a file, and reports each step as an event',
     async () => {
       const steps: Step[] = [
         ...find,
@@ -204,7 +204,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
   )
 
   test(
-    'survives a SIGKILL of the server while its model speaks',
+    'survives a SIGKILL of the server while its model streams',
     async () => {
       const turn_id = await say([{ say: `speaking ${numbered('n', 60)}`, every_ms: 50 }])
       await speaks('speaking n0')
@@ -217,7 +217,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
     minutes(4),
   )
 
-  // The second time it is a conversation that was taken up before.
+  // The second time it is a conversation that was resumed before.
   test.each(['Back again.', 'And once more.'])(
     'is resumed after its container was restarted, with its memory: %s',
     async (text) => {

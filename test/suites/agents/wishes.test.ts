@@ -72,7 +72,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, effort
     await world.booted.ok('session', { action: 'end', session_id: other })
   })
 
-  test('thinks as hard as it was asked to, or says that it cannot be asked', {
+  test('uses the requested reasoning level, or reports that it does not support one', {
     timeout: minutes(3),
   }, async () => {
     const { session_id: other } = await world.booted.ok('session', {

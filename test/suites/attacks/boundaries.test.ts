@@ -165,7 +165,7 @@ describe('other ways to a looser boundary', () => {
     await theirs.close()
   })
 
-  test('a project of its own, or one that is made again, is not to be had', async () => {
+  test('a project of its own, or a recreated one, is refused', async () => {
     const id = await booted.project(bounds)
     const theirs = await withToken(booted, (await mint(booted, `project:${id}`)).token)
     const make = { action: 'create', name: uniqueName(), network: 'open' }
@@ -188,7 +188,7 @@ describe('other ways to a looser boundary', () => {
   })
 })
 
-test('config_limits tells who may change what, to those who may only read', async () => {
+test('config_limits lists who may change what, also to those who may only read', async () => {
   const reader = await withToken(booted, (await mint(booted, `project:${project_id}:ro`)).token)
   const { result } = await reader('config_limits', { project_id })
   expect(result.changeable).toEqual({

@@ -74,7 +74,7 @@ describe('an approval', () => {
     const approval_id = await approvalOf(root)
     expectKinds([await decide(root.call, approval_id), await decide(child.call, approval_id)], 'forbidden')
     await isOpen(approval_id)
-    // The control: a token of the same scope, which is nobody's session, decides.
+    // The control: a token of the same scope, which belongs to no session, decides.
     const person = await withToken(booted, booted.server.admin_token)
     expectKinds([await decide(person, approval_id)], 'ok')
     expect((await untilStatus(booted, root.session_id, 'idle')).final_text).toBe('yes')
@@ -171,7 +171,7 @@ describe('a child', () => {
 })
 
 describe('a session with less autonomy', () => {
-  test('does not speak to one with more, and does to one with as much', async () => {
+  test('sends no message to one with more, and does to one with as much', async () => {
     const [low, same, high] = await Promise.all([
       agent({ autonomy_level: 'low' }),
       agent({ autonomy_level: 'low' }),

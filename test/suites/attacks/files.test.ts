@@ -266,7 +266,7 @@ describe('deleting', { timeout: 180_000 }, () => {
     `my $n = "${name}"; for (1..${levels}) { mkdir $n or die; chdir $n or die; open my $f, ">", "f"; symlink "${canary}", "l" }`,
   ]
 
-  test('works whatever is in it: deep trees, locked directories, pipes, sockets, odd names, many entries', async () => {
+  test('works with any content: deep trees, locked directories, pipes, sockets, odd names, many entries', async () => {
     const project_id = await started()
     const workspace_id = 'odd'
     await booted.exec(project_id, 'mkdir odd', { working_dir: '/workspaces' })
@@ -339,7 +339,7 @@ describe('work whose cost a droid chooses', () => {
     quiet_id = await booted.project()
   })
 
-  test('listing a huge directory pages in order, is bounded per workspace, and stops nobody else', async () => {
+  test('listing a huge directory pages in order, is bounded per workspace, and delays no other caller', async () => {
     const entries = 20_000
     const project_id = await started()
     const make = `mkdir "huge"; chdir "huge"; for (1..${entries}) { open my $f, ">", sprintf("%06d", $_) }`
@@ -367,7 +367,7 @@ describe('work whose cost a droid chooses', () => {
     await booted.ok('project', { action: 'delete', project_id })
   })
 
-  test('a path of links that unfold to a hundred thousand steps stops nobody else', async () => {
+  test('a path of links that unfold to a hundred thousand steps delays no other caller', async () => {
     const project_id = await started()
     const make = `mkdir "d"; for my $i (1..39) { symlink "l" . ($i + 1) . "/." x 2000, "l$i" } symlink "d" . "/." x 2000, "l40"; open my $f, ">", "d/f";
       mkdir "e"; chdir "e"; symlink "x/../" x 700 . "m" . ($_ + 1), "m$_" for 1..39; mkdir "x"`

@@ -94,7 +94,7 @@ const bearer = (key: string) => `Authorization: Bearer ${key}`
 const asDroid = (target: string, from: Droid = home.droid, method = 'GET') =>
   ask(from.socket, [`${method} ${target} HTTP/1.1`, bearer(from.api_key)])
 
-/** Everything in a container where the credential could be: processes, files, and what the engine tells. */
+/** Everything in a container where the credential could be: processes, files, and what the engine reports. */
 async function everywhere(project_id: string): Promise<string> {
   const container = await containerOf(booted.server, project_id)
   const stream = await (
@@ -431,7 +431,7 @@ test('a server killed in the middle of a clone finishes it after its restart', a
 
 describe('a remote', () => {
   test.each(['silent', 'endless'])(
-    'that is %s holds up nobody else, and stop and delete work',
+    'that is %s delays no other project, and stop and delete work',
     async (kind) => {
       const { project_id } = await booted.ok('project', create(`/${kind}/repo.git`, { wait: false }))
       await until(() => remote.seen.some(({ url }) => url.startsWith(`/${kind}/`)), {
@@ -463,7 +463,7 @@ describe('a remote', () => {
     expect(one.default_workspace.state).toBe('ready')
   })
 
-  test('a thousand requests in one piece cost the container its connections, nobody else theirs', async () => {
+  test('a thousand requests in one piece cost the container its connections, and no other container its own', async () => {
     const connection = createConnection(home.droid.socket)
     const closed = new Promise((done) => connection.once('close', done))
     connection.on('error', () => undefined).resume()

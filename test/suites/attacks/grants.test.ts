@@ -54,7 +54,7 @@ describe('a grant', () => {
     await end(booted, one.session_id)
   })
 
-  test('is refused while sessions live in the project, and names them', async () => {
+  test('is refused while the project has sessions, and names them', async () => {
     const project_id = await booted.project()
     const { session_id } = await droid(booted, project_id)
     const change = { action: 'update', project_id, api_scope_grant: 'admin' }
@@ -101,7 +101,7 @@ describe('a grant', () => {
     await lesser.close()
   })
 
-  test('leaves nothing running that was started before it, and no session that could be taken up', async () => {
+  test('leaves nothing running that was started before it, and no session that could be resumed', async () => {
     const project_id = await booted.project()
     const lesser = await withToken(booted, (await mint(booted, `project:${project_id}`)).token)
     const before = (await lesser('session', {
@@ -110,7 +110,7 @@ describe('a grant', () => {
       prompt: 'echo before',
       wait_seconds: 30,
     })) as { result: Answer }
-    // It fails with its container, and could be taken up by the next message.
+    // It fails with its container, and could be resumed by the next message.
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 0 })
     await booted.ok('container', { action: 'start', project_id })
     const spying = 'setsid sleep 98765 >/dev/null 2>&1 &'
@@ -141,7 +141,7 @@ describe('a grant', () => {
     expectKinds([await strongly('project_list'), await strongly.ask('caller_tools')], 'unauthenticated')
     expectKinds([await weakly('project_list')], 'ok')
     expect(await statusOf(booted, token)).toBe(401)
-    // It cannot be given back while they live.
+    // It cannot be given back while they exist.
     const again = { action: 'update', project_id, api_scope_grant: 'admin' }
     expect((await booted.fault('project', again)).kind).toBe('conflict')
     strongly.dialled.close()

@@ -1,4 +1,4 @@
-// Mistakes of whoever runs the server: a home with the wrong database, a config that shows its secrets or names nothing,
+// Mistakes of the operator: a home with the wrong database, a config that shows its secrets or names nothing,
 // a download that is not what it should be. None of them may cost data or pass unnoticed.
 import { execFile } from 'node:child_process'
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -174,7 +174,7 @@ describe('a config file', () => {
     expect(server.log()).not.toContain('is not available')
   })
 
-  test('that takes a credential from a variable which is not set says so at the start', async () => {
+  test('that takes a credential from an unset variable is reported at the start', async () => {
     const home = await configured('unset', credential('$' + '{env:WORK_KEY}'))
     const database = await cloneDatabase()
     const server = await bootServer({ home, database_url: database.url })

@@ -262,7 +262,7 @@ describe('JSON', () => {
 
 describe('a schedule', () => {
   const never = '0 59 * 1 * +0#5,1#5'
-  test('that never comes to pass costs nobody else anything to find out', async () => {
+  test('that has no future occurrence delays no other caller', async () => {
     const preview = (cron_expr: string) =>
       rpc(booted.server.url, booted.server.admin_token, 'tools/call', {
         name: 'schedule',

@@ -227,7 +227,7 @@ describe('an internal network', () => {
     const { exit_code } = await lenient.exec(project_id, ['getent', 'ahostsv4', 'secret.example'])
     expect(exit_code).not.toBe(0)
     expect(asked()).toBe(before)
-    // An address that is nobody's, so that the engine does not ask from the host, where there would be an answer.
+    // An unassigned address, so that the engine does not ask from the host, where there would be an answer.
     const { HostConfig } = await (await containerOf(lenient.server, project_id)).inspect()
     expect(HostConfig.Dns).toEqual(['192.0.0.8'])
   })

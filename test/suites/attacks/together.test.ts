@@ -72,13 +72,13 @@ test('others are answered during all attacks together', { timeout: 180_000 }, as
     { wait_seconds: 0, new_session: true },
   )
   await untilSaid(booted, printing.session_id, 'line 1\n')
-  // Wrong at the last property, so that all are looked at and nobody is asked.
+  // Wrong at the last property, so that all are checked and no caller is asked.
   const wide = Object.fromEntries(Array.from({ length: 1200 }, (_, at) => [`k${at}`, at === 1199 ? 1 : 'x']))
 
   let streams = 0
   let calls = 0
   const latencies = await latenciesDuring(booted, elsewhere, async () => {
-    // Whoever attacks has machines of his own: what it costs this process is not taken from the server.
+    // An attacker has machines of its own: its load is not taken from the server.
     setPriority(constants.priority.PRIORITY_LOW)
     const ends = Date.now() + attack_ms
     const work = [

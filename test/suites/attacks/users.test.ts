@@ -107,7 +107,7 @@ describe('in a container', () => {
     expect({ uid, gid }).toEqual({ uid: 1000, gid: 1000 })
   })
 
-  test("an image's own groups are not given to exec, whoever it names", async () => {
+  test("an image's own groups are not given to exec, for any user that it names", async () => {
     expect(await beside(['id', '-G'], 'droid')).toContain('6')
     for (const user of [undefined, '1000', '1000:1000', 'droid'])
       expect((await booted.exec(grouped_id, ['id', '-G'], user ? { user } : {})).stdout, user).toBe('1000\n')
@@ -288,7 +288,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     await expect(lstat(home)).rejects.toThrow('ENOENT')
   })
 
-  test('runs the server as the user that it is told, with nothing of root left', async () => {
+  test('runs the server as the configured user, with no privilege of root left', async () => {
     const home = join(newHome(), 'below')
     await withUp(home, ['--user', user.name], async (said, pid) => {
       expect(said).not.toContain('runs as root')

@@ -1,4 +1,4 @@
-// The daemon is killed again and again while sessions run, and while they are spawned, spoken to and ended.
+// The daemon is killed again and again while sessions run, and while they are spawned, messaged and ended.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
@@ -57,7 +57,7 @@ test(`nothing is lost, doubled or left over when the daemon is killed ${rounds} 
   const spawned = new Map<string, string>()
   const ending: string[] = []
   for (let round = 0; round < rounds; round++) {
-    // What is under way when the blow falls; whether it was taken is seen afterwards.
+    // Calls that are under way at the kill; whether they took effect is seen afterwards.
     const project_id = projects[round % 2]!
     const key = `round-${round}`
     const work = `echo ${key} >> did; sleep 0.1; echo done`

@@ -81,7 +81,7 @@ describe('start', () => {
     expect((await booted.exec(project_id, 'echo ok')).stdout).toBe('ok\n')
   })
 
-  test('of an image that the engine does not have says so, and another image mends it', async () => {
+  test('of an image that the engine does not have fails with the reason, and another image fixes it', async () => {
     const project_id = await booted.project({ image: 'no/such:image' })
     const fault = await booted.fault('container', { action: 'start', project_id })
     expect(fault).toMatchObject({ kind: 'not_found', message: expect.stringContaining('no/such:image') })
@@ -177,7 +177,7 @@ describe('logs', () => {
     const project_id = await booted.project()
     await start(project_id)
     await booted.exec(project_id, 'for i in $(seq 50); do echo line-$i; done > /proc/1/fd/1')
-    // The supervisor says so when it is connected, which may be before or after the lines; then the log is at rest.
+    // The supervisor logs that it is connected, before or after the lines; then the log is complete.
     const all = await until(
       async () => {
         const lines = texts(await logs(project_id, { tail: 1000 }))
@@ -208,7 +208,7 @@ describe('logs', () => {
       },
       { onprogress: ({ message }) => heard.push(message ?? '') },
     )
-    // Written again and again, since nobody says when the following has begun.
+    // Written repeatedly, since nothing shows when the following has begun.
     await until(
       async () => {
         await booted.exec(project_id, 'echo heard-live > /proc/1/fd/1')

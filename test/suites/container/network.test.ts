@@ -165,7 +165,7 @@ test('another mode takes effect with a recreate', async () => {
   }
 })
 
-test('forty projects with networks of their own live side by side, and leave none behind', {
+test('forty projects run at the same time with networks of their own, and leave none behind', {
   timeout: 120_000,
 }, async () => {
   const from = performance.now()

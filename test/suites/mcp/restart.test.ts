@@ -1,5 +1,5 @@
 // MCP sessions of the revisions before 2026-07-28 when the server is killed and started again: clients go on with the session
-// that they have, and nobody else can.
+// that they have, and no other client can.
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventsOf } from '../../fixtures/mcp/events-of.ts'
@@ -164,7 +164,7 @@ async function works(version: Version): Promise<void> {
 
 describe.each(versions)('a client of SDK %s', (version) => {
   test('lists and calls with the session that it had', () => works(version))
-  test('hears on its stream what happens later', () => hears(version, 'later'))
+  test('receives later events on its stream', () => hears(version, 'later'))
 })
 
 test.each(versions)(
@@ -198,7 +198,7 @@ test('what is said before a client is back waits for it, by Last-Event-ID', asyn
 })
 
 describe('an id of a session', () => {
-  test('is taken up for the token that opened it, and for no other', async () => {
+  test('is accepted from the token that opened it, and from no other', async () => {
     expect(await statusOf({ ...raw.mine, authorization: raw.others.authorization! })).toBe(404)
     expect(await statusOf({ ...raw.others, authorization: raw.mine.authorization! })).toBe(404)
     expect(await statusOf(raw.mine)).toBe(200)

@@ -63,7 +63,7 @@ test('a public remote is cloned without a network, and its files belong to the c
   expect(stdout).toBe('1000\nfirst of repo\npulled\n')
 })
 
-test('a remote that does not speak HTTP is reached by the network of the container, and tried again by start', async () => {
+test('a remote that does not use HTTP is reached by the network of the container, and start retries it', async () => {
   const project_id = await booted.project({ network: 'open', remote_url: 'git://forge/repo.git' })
   const failed = await until(
     async () => {
@@ -80,7 +80,7 @@ test('a remote that does not speak HTTP is reached by the network of the contain
   expect((await booted.exec(project_id, 'cat README')).stdout).toBe('from the daemon\n')
 })
 
-test('a closed remote is refused without a credential, and nobody is asked for a password', async () => {
+test('a private remote is refused without a credential, and no password is prompted for', async () => {
   const name = { remote_url: `${remote.url}/closed/repo.git`, wait: true }
   await expect(booted.project(name)).rejects.toThrow(/requires a credential \(HTTP 401\)/)
 })

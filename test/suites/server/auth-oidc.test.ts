@@ -1,4 +1,4 @@
-// Access tokens of an OpenID Connect issuer that lives in this test.
+// Access tokens of an OpenID Connect issuer that this test runs.
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -151,7 +151,7 @@ it('the protected-resource metadata names the issuer', async () => {
   }
 })
 
-it('an access token never comes into the log', async () => {
+it('an access token is never written to the log', async () => {
   const token = await access({ aud: 'https://somebody.else' })
   await list(token)
   expect(server.log()).not.toContain(token.split('.')[2])

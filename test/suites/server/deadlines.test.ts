@@ -1,4 +1,4 @@
-// Whatever hangs is given up within its deadline, named, and used again when it goes on: the database, the engine, an
+// What hangs is given up within its deadline, named, and used again when it goes on: the database, the engine, an
 // agent, and the server itself.
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ import { resultIn, rpc } from '../../harness/rpc.ts'
 import { until } from '../../harness/wait.ts'
 
 const node = '/opt/oubliette/node'
-/** Reads what it is told and never answers. */
+/** Reads its input and never answers. */
 const deaf = 'process.stdin.resume()'
 /** Opens a session and then never ends its turn. */
 const mute = `
@@ -220,7 +220,7 @@ describe('an agent that hangs', () => {
     expect(reason).toBe('the agent did not answer initialize within 2 s')
   })
 
-  test('in a turn is ended, and its session says so', async () => {
+  test('in a turn is ended, and its session reports the reason', async () => {
     const { reason } = await untilStatus(booted, hanging.mute, 'failed')
     expect(statusesOf(await history(booted, hanging.mute))).toEqual(['starting', 'running', 'failed'])
     expect(reason).toBe('the agent said nothing for 3 s and was ended')

@@ -64,7 +64,7 @@ describe('an agent', () => {
     await until(async () => (await agents()).length === 0, { what: 'it is gone' })
   })
 
-  test('is heard while it speaks, in few events', async () => {
+  test('streams its text, in few events', async () => {
     const session = await ask('slow 200 5', { wait_seconds: 60 })
     const events = await history(booted, session.session_id)
     const words = Array.from({ length: 200 }, (_, i) => `word${i + 1} `).join('')
@@ -134,7 +134,7 @@ describe('an agent that misbehaves', () => {
     await finish(session)
   })
 
-  test('crashes: the reason is told, and the next message takes the conversation up again', async () => {
+  test('crashes: the reason is reported, and the next message resumes the conversation', async () => {
     const session = await ask('echo remember me')
     const crashed = await say(booted, session.session_id, 'crash 3')
     const failed = await untilStatus(booted, session.session_id, 'failed')
@@ -203,7 +203,7 @@ describe('an agent that misbehaves', () => {
     expect(session.reason).toContain('/no/such/agent')
   })
 
-  test('is killed: the reason is told, and the next message works', async () => {
+  test('is killed: the reason is reported, and the next message works', async () => {
     const session = await ask('slow 1000 20', { wait_seconds: 0 })
     await until(async () => (await agents()).length > 0, { what: 'it runs' })
     await booted.exec(
@@ -218,7 +218,7 @@ describe('an agent that misbehaves', () => {
 })
 
 describe('after the container was restarted', () => {
-  test('a session says so, and goes on where the agent can', { timeout: 90_000 }, async () => {
+  test('a session reports it, and continues where the agent can', { timeout: 90_000 }, async () => {
     const session = await ask('echo before')
     const blank = await ask('echo nothing kept', { droid: 'forgetful' })
     await (await containerOf(booted.server, project_id)).kill()

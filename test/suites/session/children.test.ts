@@ -52,7 +52,7 @@ describe('a child', () => {
     })
   })
 
-  test('is spoken to and read by its parent', async () => {
+  test('is messaged and read by its parent', async () => {
     const root = await spawn(
       booted,
       project_id,
@@ -130,7 +130,7 @@ describe('a child', () => {
     expect(JSON.parse(stdout).error.kind).toBe('unauthenticated')
   })
 
-  test('ends with its parent, whatever it is doing', async () => {
+  test('ends with its parent, in any state', async () => {
     const script = `${child(`${child('sleep 4901', { wait_seconds: 0 })} >/dev/null; sleep 4902`, { wait_seconds: 0 })}; sleep 4903`
     const root = await spawn(booted, project_id, script, { wait_seconds: 0 })
     await until(async () => (await processes(booted, project_id, /sleep 490[1-3]/)).length >= 3, {

@@ -86,7 +86,7 @@ describe('a session whose', () => {
     console.info(`container killed: its sessions failed after ${seconds.toFixed(1)} s`)
   })
 
-  test('container is killed while the server is away is told as well', async () => {
+  test('container is killed while the server is down fails with the reason', async () => {
     const session = await busy()
     await booted.server.kill('SIGKILL')
     await (await containerOf(booted.server, project_id)).kill()

@@ -150,7 +150,7 @@ describe('a stream of a session', () => {
     expect((await follow(`/projects/${project_id}/events`, {}, foreign.token)).status).toBe(404)
   })
 
-  test('shows that it lives when nothing happens', { timeout: 40_000 }, async () => {
+  test('sends a heartbeat while there are no events', { timeout: 40_000 }, async () => {
     const { session_id } = await spawn(booted, project_id, 'echo x')
     const stream = await follow(`/sessions/${session_id}/events`)
     await until(() => stream.comments >= 1, { deadline_ms: 30_000, what: 'a heartbeat came' })

@@ -1,4 +1,4 @@
-// Sessions that print as fast as they can are slowed down, and nobody else is. They can be ended at once.
+// Sessions that print as fast as they can are slowed down, and no others. They can be ended at once.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Flood, prepareCalm, prepareFlood } from '../../fixtures/latency/flood.ts'
 import { type Figures, shown, withSlowdown } from '../../fixtures/latency/latency.ts'

@@ -120,7 +120,7 @@ describe('an idle agent', () => {
     expect(await agents()).toEqual([])
   })
 
-  test('says so in its reason when its memory is gone, and answers all the same', async () => {
+  test('reports in its reason that its conversation is lost, and answers', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo lost')
     await hibernated(session_id)
     await booted.exec(project_id, 'rm -rf ~/.acp-agent')
@@ -132,7 +132,7 @@ describe('an idle agent', () => {
 })
 
 describe('a hibernated session', () => {
-  test('stays so when its container is stopped, killed or made anew, and wakes in the next one', async () => {
+  test('stays hibernated when its container is stopped, killed or recreated, and wakes in the next one', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo kept')
     await hibernated(session_id)
     await booted.ok('container', { action: 'stop', project_id })

@@ -83,7 +83,7 @@ describe('a permission', () => {
     expect(await answer('execute', 'high')).toBe('yes')
   })
 
-  test('that nobody answers is withdrawn with the turn, and with the session', async () => {
+  test('that is not answered is withdrawn with the turn, and with the session', async () => {
     const session = await ask('ask edit', { autonomy_level: 'off', wait_seconds: 0 })
     await untilStatus(booted, session.session_id, 'waiting')
     await booted.ok('session', { action: 'cancel', session_id: session.session_id })

@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterAll(() => booted?.stop())
 
 describe('a shell session', () => {
-  test('runs its prompt as a script and tells it in events from first to last', async () => {
+  test('runs its prompt as a script, and its events record all of it', async () => {
     const session = await spawn(booted, project_id, 'echo one; echo two >&2; echo three; pwd')
     expect(session).toMatchObject({
       status: 'idle',

@@ -74,7 +74,7 @@ describe('spawning again', () => {
 })
 
 describe('a session that was spawned with more or with something else', () => {
-  test('is not taken up by a spawn that asks for another model, autonomy or scope', async () => {
+  test('is not resumed by a spawn that asks for another model, autonomy or scope', async () => {
     const more = { workspace_id: 'ws-fits', create_workspace: true, new_session: false }
     const plain = await spawn(booted, project_id, 'echo plain', more)
     const same = await spawn(booted, project_id, 'echo same', {
@@ -95,7 +95,7 @@ describe('a session that was spawned with more or with something else', () => {
     }
   })
 
-  test('is not spoken to by a token that holds less than its key', async () => {
+  test('takes no message from a token that holds less than its key', async () => {
     // Beyond the project only with a grant, and there a lesser token does not act at all.
     const granted = await booted.project({ api_scope_grant: 'admin' })
     const strong = await spawn(booted, granted, 'echo strong', { api_scope: 'admin' })
@@ -164,7 +164,7 @@ describe('the workspace of a session', () => {
     expect(refused.kind).toBe('not_found')
   })
 
-  test('is a new one for each session where the project says so', async () => {
+  test('is a new one for each session where the project isolates workspaces', async () => {
     const isolated = await booted.project({ workspace_isolation: true })
     const inside = async (more: object = {}) => (await spawn(booted, isolated, 'pwd', more)).workspace_id
     const [first, second] = [await inside(), await inside()]
@@ -218,7 +218,7 @@ describe('listing and cleaning up', () => {
     expect(await of('completed')).toEqual([ids[1], ids[3]])
     expect(await of('idle')).toEqual([ids[0], ids[2], ids[4]])
     expect(await of('failed')).toEqual([])
-    // What is over goes with its events; what lives stays.
+    // Ended sessions go with their events; the others stay.
     const kept = await booted.ok('session', { action: 'cleanup', project_id: own })
     expect(kept.removed).toEqual([])
     const { removed } = await booted.ok('session', { action: 'cleanup', project_id: own, max_age_hours: 0 })

@@ -29,7 +29,7 @@ beforeAll(async () => {
 })
 afterAll(() => booted?.stop())
 
-/** What the caller answered to each request, whichever of its lives it was. */
+/** What the caller answered to each request, over all its connections. */
 const given = new Map<string, Set<string>>()
 let asked = 0
 const random = seeded('pauses before answers')
@@ -84,12 +84,12 @@ it(`${calls} calls, ${kills} kills of the server, and a caller that comes back`,
     }
     await until(answered, { what: `${enough} calls are answered`, deadline_ms: 120_000, every_ms: 5 })
     await booted.server.kill('SIGKILL')
-    // One of its lives ends while the server is away: whoever comes next finds what is still open.
+    // One caller ends while the server is down: the next one finds what is still open.
     if (kill === 2) await stopCaller()
     await booted.server.restart('SIGKILL')
     if (kill === 2) stopCaller = startCaller(session_id)
   }
-  // Sooner than an answer would be given up that was on its way when the server died.
+  // Sooner than an answer would be given up that was on its way when the server was killed.
   const text = await until(() => readFile(join(workspace, 'answers.json'), 'utf8'), {
     what: 'the droid has all its answers',
     deadline_ms: 45_000,

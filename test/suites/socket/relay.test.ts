@@ -189,7 +189,7 @@ describe('a declaration', () => {
     await stranger.close()
   })
 
-  it('checks arguments before the caller is bothered, and audits what it refused', async () => {
+  it('checks arguments before the request reaches the caller, and audits what it refused', async () => {
     const one = await droid(booted, project_id, offer)
     expect((await call(one, 'app_greet', { name: 1 })).error).toMatchObject({ code: -32602 })
     expect((await call(one, 'app_greet', { name: 'x', more: 1 })).error).toMatchObject({ code: -32602 })
@@ -219,7 +219,7 @@ describe('a declaration', () => {
 })
 
 describe('the droid', () => {
-  it('cancels: the request is over, and says so', async () => {
+  it('cancels: the request ends as cancelled', async () => {
     const one = await droid(booted, project_id, offer)
     const dialled = await dialAs(one)
     const asked = dialled.ask('caller_tool', { tool: 'app_slow', arguments: {} }, 'mine')
@@ -252,7 +252,7 @@ describe('the droid', () => {
     expect(rows).toHaveLength(1)
   })
 
-  it('hears of progress', async () => {
+  it('receives progress', async () => {
     const one = await droid(booted, project_id, offer)
     const dialled = await dialAs(one)
     const asked = dialled.ask('caller_tool', { tool: 'app_slow', arguments: {} }, 'p')

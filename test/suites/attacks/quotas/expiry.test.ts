@@ -132,7 +132,7 @@ describe('a token that expires', () => {
     const set_up = async (hours: number, seconds: number) =>
       await everything(await mint(scope, hours), talking, seconds)
     long = await set_up(1, 8992)
-    // A machine that is busy needs longer to open it all than the first of these lives.
+    // A busy machine needs longer to open all of them than the first of them lasts.
     for (const hours of [0.002, 0.006, 0.02]) {
       const made = await set_up(hours, 8991).catch(() => undefined)
       expired = Date.parse(made?.expires_at ?? '')

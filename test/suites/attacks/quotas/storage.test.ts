@@ -1,4 +1,4 @@
-// What one session may store is bounded, whatever its droid says and asks for.
+// What one session may store is bounded, for all that its droid prints and asks for.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { dialAs, keyOf, offer, socketOf } from '../../../fixtures/droid-socket.ts'
 import { history, processes, spawn, textOf, untilStatus } from '../../../fixtures/sessions.ts'
@@ -103,7 +103,7 @@ test('what a session stores counts what its droid asks of callers, and their ans
   dialled.close()
 })
 
-test('what a session stores is counted as it is stored, whatever wrote it', async () => {
+test('what a session stores is counted as it is stored, for every writer', async () => {
   const { session_id } = await spawn(booted, small, 'echo ä€😀; printf "\\"€%.0s" $(seq 5000)')
   const { bytes, counted } = await stored(session_id)
   const events = (await history(booted, session_id)).length

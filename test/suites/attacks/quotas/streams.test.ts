@@ -55,7 +55,7 @@ describe('streams', () => {
     session_id = (await spawn(booted, project_id, 'true')).session_id
   })
 
-  test('of one token are bounded, of whatever kind they are, and another token is served', async () => {
+  test('of one token are bounded over all kinds, and another token is served', async () => {
     const session = await openSession(url, mine.token)
     const first = await kept(getStream(url, mine.token, session))
     const second = await kept(listen(url, mine.token))
@@ -138,7 +138,7 @@ describe('streams', () => {
     expectHealthy(`1,000 streams of one token, ${taken} taken`, attacked)
   })
 
-  test('that nobody reads do not make the server hold what they have not read', async () => {
+  test('that are not read do not make the server buffer what they have not read', async () => {
     const { session_id: loud } = await spawn(
       booted,
       project_id,

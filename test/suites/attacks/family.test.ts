@@ -129,7 +129,7 @@ describe('a child', () => {
       )
     )[0]
 
-  test('has no more autonomy and tools than its parent, by any way of spawning it', async () => {
+  test('has no more autonomy and tools than its parent, by any kind of spawn', async () => {
     const root = await agent({ ...restricted, api_scope: 'admin' })
     const minted = (await root.call('token_create', { name: 'self', scope: 'admin' })).result
     const byToken = await withToken(booted, minted.token)

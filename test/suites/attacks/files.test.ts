@@ -105,7 +105,7 @@ const trashIsEmpty = () =>
   })
 
 describe('a link in the place of the default workspace', () => {
-  test('is not followed by the server, which refuses to start, says why, and repairs it by recreate', async () => {
+  test('is not followed by the server, which refuses to start with the reason, and repairs it by recreate', async () => {
     const project_id = await started()
     await booted.exec(
       project_id,
@@ -158,7 +158,7 @@ describe('a link in the place of the default workspace', () => {
   })
 })
 
-describe('what stands in the place of another workspace', () => {
+describe('what replaces another workspace', () => {
   const plants: [string, string, string][] = [
     ['a symlink', 'symlink', 'ln -s CANARY planted'],
     ['a symlink to nothing', 'symlink', 'ln -s /nowhere planted'],

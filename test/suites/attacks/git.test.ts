@@ -272,7 +272,7 @@ describe('without the right key', () => {
   const withKey = (key: string | undefined, socket = home.droid.socket) =>
     ask(socket, [`GET ${refs} HTTP/1.1`, ...(key === undefined ? [] : [bearer(key)])])
 
-  test('of a living session of this container nothing is passed on', async () => {
+  test('of a running session of this container nothing is forwarded', async () => {
     const other = await droid(booted, await booted.project())
     const ended = await droid(booted, home.project_id)
     expect((await withKey(ended.api_key)).status).toBe(200)
@@ -453,7 +453,7 @@ describe('a remote', () => {
     },
   )
 
-  test('is asked fifty times at once by one container, sixteen at a time, and another is not kept waiting', async () => {
+  test('is asked fifty times at once by one container, sixteen at a time, and another container does not wait', async () => {
     const script = 'for i in $(seq 50); do (git ls-remote -q origin >/dev/null && echo ok) & done; wait'
     const [many, one] = await Promise.all([
       booted.exec(home.project_id, script),

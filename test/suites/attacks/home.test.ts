@@ -156,7 +156,7 @@ async function configured(name: string, config: object, mode = 0o600): Promise<s
 const credential = (key: string, more = {}) => ({ credentials: { work: { provider: 'git', key, ...more } } })
 
 describe('a config file', () => {
-  test('that holds a secret and that others can read is refused, with the command that mends it', async () => {
+  test('that holds a secret and that others can read is refused, with the command that fixes it', async () => {
     const home = await configured('readable', credential('hunter2'), 0o644)
     const said = await refusal(home, { DATABASE_URL: other.url })
     expect(said).toMatch(/holds a secret and can be read by other users \(mode 0644\)/)

@@ -256,7 +256,7 @@ describe('what a session leaves behind', () => {
     expect(await booted.ok('schedule', adopted)).toMatchObject({ enabled: true, disabled_reason: null })
   })
 
-  test('its key is not brought back by its container, which says that it runs', async () => {
+  test('its key is not restored by its container, which claims that it runs', async () => {
     const project_id = await booted.project()
     const one = await droid(booted, project_id, { api_scope: `project:${project_id}` })
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 0 })

@@ -396,7 +396,7 @@ test.each(['echo in error', 'echo in stream'])(
   },
 )
 
-test('bodies that take long to read do not hold up the server', { timeout: 120_000 }, async () => {
+test('bodies that take long to read do not block the server', { timeout: 120_000 }, async () => {
   const megabyte = 1024 * 1024
   const filled = (size: number, piece: string) => piece.repeat(Math.floor(size / piece.length))
   const bodies = [

@@ -218,7 +218,7 @@ describe('an internal network', () => {
     }
   })
 
-  test('gets no name resolved, and no question leaves it', async () => {
+  test('resolves no name, and no query leaves it', async () => {
     const project_id = await started(lenient, 'internal')
     const asked = () => outside.heard().filter((line) => line === 'dns').length
     await lenient.exec(lenient_id, ['getent', 'ahostsv4', 'control.example'])

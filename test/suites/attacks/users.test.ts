@@ -258,7 +258,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     }
   }
 
-  test('says how to run without root, and asks nothing of who cannot answer', async () => {
+  test('prints how to run without root, and does not prompt without a terminal', async () => {
     await withUp(newHome(), [], async (said, pid) => {
       expect(said).toContain('./oubliette up --user NAME')
       expect(said).not.toContain('Name of that user')
@@ -266,7 +266,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     })
   })
 
-  test('asks who has a terminal', async () => {
+  test('prompts on a terminal', async () => {
     const home = newHome()
     const program = join(import.meta.dirname, '../../../cmd/oubliette-server/main.ts')
     const child = execute(

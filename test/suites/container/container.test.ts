@@ -96,7 +96,7 @@ describe('start', () => {
 })
 
 describe('stop', () => {
-  test('ends it, can be repeated, and a start brings the same one back', async () => {
+  test('ends it, can be repeated, and a start restarts the same one', async () => {
     const project_id = await booted.project()
     const { container_id } = await start(project_id)
     await booted.exec(project_id, 'echo kept > file')
@@ -109,7 +109,7 @@ describe('stop', () => {
     expect((await booted.exec(project_id, 'cat file')).stdout).toBe('kept\n')
   })
 
-  test('of a container that never was is no error', async () => {
+  test('of a container that never existed is no error', async () => {
     const project_id = await booted.project()
     expect(await stop(project_id)).toEqual({ project_id, status: 'stopped' })
     expect(await get(project_id)).toMatchObject({ status: 'absent' })
@@ -134,7 +134,7 @@ describe('limits', () => {
     expect(await memory()).toBe(192)
   })
 
-  test('of memory kill who asks for more, and the exit code says it', async () => {
+  test('of memory kill a process that asks for more, and the exit code shows it', async () => {
     const project_id = await booted.project({ limits: { memory_mb: 128 } })
     await start(project_id)
     const { exit_code, stdout } = await booted.exec(
@@ -220,7 +220,7 @@ describe('logs', () => {
     expect(texts(structuredContent as { lines: { text: string }[] })).toContain('heard-live')
   })
 
-  test('of a container that never was are not found', async () => {
+  test('of a container that never existed are not found', async () => {
     const project_id = await booted.project()
     expect(await booted.fault('container', { action: 'logs', project_id })).toMatchObject({
       kind: 'not_found',

@@ -46,7 +46,7 @@ describe('a detached command', () => {
     expect(await statusOf(booted, exec_id)).toMatchObject({ stdout_bytes: 7, stderr_bytes: 4, reason: null })
   })
 
-  test('that cannot be started says why: at once for its directory, in its output for its program', async () => {
+  test('that cannot be started reports the reason: at once for its directory, in its output for its program', async () => {
     const request = { action: 'exec', project_id, command: 'true', detach: true, working_dir: '/nowhere' }
     expect(await booted.fault('container', request)).toMatchObject({
       kind: 'invalid',
@@ -197,7 +197,7 @@ describe('bounds', () => {
 })
 
 describe('a hostile container', () => {
-  test('that puts something else in the place of stored output gains nothing', async () => {
+  test('that replaces stored output gains nothing', async () => {
     const canary = join(booted.server.home, 'canary')
     await writeFile(canary, 'CANARY')
     const exec_id = await detach(booted, project_id, 'echo honest')
@@ -228,7 +228,7 @@ describe('a hostile container', () => {
     expect((await read()).stdout).toBe('forged\n')
   })
 
-  test('that puts pipes where its supervisor writes does not hold it up', async () => {
+  test('that puts pipes where its supervisor writes does not block it', async () => {
     const planting =
       'cd ~/.oubliette/execs/$OUBLIETTE_EXEC_ID && mkfifo exec.json.new stdout && echo hello; echo ok >&2'
     const exec_id = await detach(booted, project_id, planting)
@@ -237,7 +237,7 @@ describe('a hostile container', () => {
     expect((await booted.exec(project_id, 'echo still here')).stdout).toBe('still here\n')
   })
 
-  test('that forges records keeps its supervisor, and the records count for nothing', async () => {
+  test('that forges records keeps its supervisor, and the records are ignored', async () => {
     const other = await booted.project()
     const exec_id = await detach(booted, other, ['sleep', '52008'])
     await untilLiving(booted, other, 'sleep 52008', 1)

@@ -143,7 +143,7 @@ describe.concurrent('a supervisor', () => {
     })
   })
 
-  test('that hangs holds no exec beyond its time, is given up, and goes on where it was', {
+  test('that hangs delays no exec beyond its deadline, is given up, and continues when it answers', {
     timeout: 90_000,
   }, async () => {
     const project_id = await booted.project()

@@ -116,7 +116,7 @@ describe('output', () => {
 const living = async (seconds: number) => (await exec(['pgrep', '-fc', `^sleep ${seconds}$`])).stdout.trim()
 
 describe('the end of a command', () => {
-  test('comes in time, with all that it started, wherever that moved itself', async () => {
+  test('comes in time, with all that it started, in any process group or session', async () => {
     const tree = [
       'sleep 41001 & ',
       '(setsid sleep 41001 </dev/null >/dev/null 2>&1 &) ; ',

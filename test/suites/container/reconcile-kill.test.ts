@@ -77,7 +77,7 @@ async function disagreements(): Promise<string[]> {
   ]
 }
 
-test(`killed ${rounds} times in the middle of things, the server loses nothing and leaves nothing`, {
+test(`killed ${rounds} times during work, the server loses nothing and leaves nothing`, {
   timeout: 240_000,
 }, async () => {
   const random = seeded('kills and the work under way')

@@ -66,7 +66,7 @@ describe('a container that is wanted', () => {
     expect((await booted.exec(project_id, 'echo ok')).stdout).toBe('ok\n')
   })
 
-  test('that cannot run is given up after some tries, says why, and has a way out', async () => {
+  test('that cannot run is given up after some tries with the reason, and can be repaired', async () => {
     const empty = await mkdtemp(join(tmpdir(), 'oub-empty-'))
     await writeFile(join(empty, 'nothing'), 'no program')
     const image = `oubliette-test/empty:${randomUUID()}`
@@ -177,7 +177,7 @@ describe('a restart', () => {
     expect((await start(project_id)).container_id).toBe(container_id)
   })
 
-  test('brings back what ended while the server was away', async () => {
+  test('starts again what ended while the server was down', async () => {
     const { project_id, container_id } = await started()
     await booted.server.kill('SIGKILL')
     await docker.getContainer(container_id).remove({ force: true })

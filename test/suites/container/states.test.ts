@@ -61,7 +61,7 @@ async function reconciled(): Promise<void> {
 }
 
 describe('a paused container', () => {
-  test('is a state of its own: calls say so, sessions wait, and unpause goes on where it was', async () => {
+  test('is a state of its own: calls report it, sessions wait, and unpause continues', async () => {
     const project_id = await running()
     const { session_id } = await spawn(
       booted,

@@ -90,11 +90,16 @@ async function expectWell({ token, project_id }: Target): Promise<void> {
 }
 
 describe('bad input', () => {
-  it('wrong arguments of every action, in both eras', () => fuzz(badArguments, 3000), 90_000)
-  it('wrong methods and parameters', () => fuzz(badParams, 800))
-  it('bodies that are not JSON, too deep, or too large', () => fuzz(badBodies, 600))
-  it('wrong headers', () => fuzz(badHeaders, 600))
-  it('wrong HTTP methods and paths', () => fuzz(badRequests, 400))
+  it(
+    'with wrong arguments of every action, in both eras, gets an answer with a kind',
+    () => fuzz(badArguments, 3000),
+    90_000,
+  )
+  it('with wrong methods and parameters gets an answer with a kind', () => fuzz(badParams, 800))
+  it('with bodies that are not JSON, too deep, or too large gets an answer with a kind', () =>
+    fuzz(badBodies, 600))
+  it('with wrong headers gets an answer with a kind', () => fuzz(badHeaders, 600))
+  it('with wrong HTTP methods and paths gets an answer with a kind', () => fuzz(badRequests, 400))
 
   it.each([
     ['a word', 'hello\r\n\r\n'],
@@ -107,7 +112,7 @@ describe('bad input', () => {
     ['a huge header', `GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ${'y'.repeat(40_000)}\r\n\r\n`],
     ['a broken address', 'GET http://[::1/ HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n'],
     ['TLS', '\0\x16\x03\x01\x02\0\x01'],
-  ])('what is no HTTP request: %s', async (_, bytes) => {
+  ])('that is not HTTP gets a 4xx answer with a kind: %s', async (_, bytes) => {
     const { hostname, port } = new URL(server.url)
     const socket = dial(Number(port), hostname)
     let text = ''
@@ -121,7 +126,7 @@ describe('bad input', () => {
     expect(text).toMatch(/"kind":"invalid","message":"[^"]{5,}"/)
   })
 
-  it('of all kinds at the same time leaves the server well', async () => {
+  it('of all kinds at the same time leaves the server healthy', async () => {
     await Promise.all(
       [badArguments, badParams, badBodies, badHeaders, badRequests].map((requests) => fuzz(requests, atOnce)),
     )

@@ -181,7 +181,7 @@ test.each(versions)(
   },
 )
 
-test('what is said before a client is back waits for it, by Last-Event-ID', async () => {
+test('messages that are sent before a client is back wait for it, by Last-Event-ID', async () => {
   const session_id = await spawn('echo meanwhile')
   await booted.ok('session', { action: 'message', session_id: watched_session, message: 'echo again' })
   const headers = { ...raw.mine, accept: 'text/event-stream', 'last-event-id': last_event_id }
@@ -234,7 +234,7 @@ describe('an id of a session', () => {
     expect(await statusOf({ ...raw.revoked, authorization: authorization! })).toBe(404)
   })
 
-  test('is dead for good when it is deleted after the restart', async () => {
+  test('stays deleted when it is deleted after the restart', async () => {
     const session = await initialize(booted.server.admin_token)
     const rows = async () =>
       await booted.query('select 1 from mcp_sessions where id = $1', [session['mcp-session-id']])

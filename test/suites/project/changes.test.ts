@@ -88,7 +88,7 @@ test('tasks are listed with their section and number, of all changes or of one',
     expect(await booted.fault('project_tasks', { project_id, change })).toMatchObject({ kind: 'invalid' })
 })
 
-test('what a droid puts in the place of the files does no harm', async () => {
+test('files that a droid replaces do no harm', async () => {
   await booted.ok('container', { action: 'start', project_id })
   await booted.exec(
     project_id,

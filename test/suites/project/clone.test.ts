@@ -85,7 +85,7 @@ test('a private remote is refused without a credential, and no password is promp
   await expect(booted.project(name)).rejects.toThrow(/requires a credential \(HTTP 401\)/)
 })
 
-test('files that are in the way are not touched, and the clone is done when they are gone', async () => {
+test('files that block a clone are not touched, and the clone is made when they are removed', async () => {
   remote.shut()
   const project_id = await booted.project({ remote_url: `${remote.url}/page/repo.git` })
   await until(async () => (await workspace(project_id)).state === 'failed', { what: 'the clone failed' })
@@ -101,7 +101,7 @@ test('files that are in the way are not touched, and the clone is done when they
   expect((await booted.exec(project_id, 'cat README')).stdout).toBe('from repo\n')
 })
 
-test('what a killed clone left behind is cleared away or finished', async () => {
+test('what a killed clone left behind is removed or finished', async () => {
   const project_id = await booted.project({ remote_url: `${remote.url}/page/repo.git` })
   await until(async () => (await workspace(project_id)).state === 'failed', { what: 'the clone failed' })
   await booted.query('update projects set remote_url = $1 where id = $2', [

@@ -53,7 +53,7 @@ describe('list and delete', () => {
 })
 
 describe('a file', () => {
-  test('written from outside is read inside, belongs to the user there, and can be changed by him', async () => {
+  test('written from outside is read inside, belongs to the user there, and can be changed by that user', async () => {
     expect(await write('src/a/b.txt', 'héllo\n')).toEqual({
       path: 'src/a/b.txt',
       size_bytes: 7,
@@ -78,7 +78,7 @@ describe('a file', () => {
     expect((await read('/workspaces/default/absolute.txt')).path).toBe('absolute.txt')
   })
 
-  test('that is not text comes and goes as base64, byte by byte', async () => {
+  test('that is not text is read and written as base64, byte for byte', async () => {
     const bytes = randomBytes(100_000)
     await write('binary', bytes.toString('base64'), { encoding: 'base64' })
     expect(await readFile(join(host, 'binary'))).toEqual(bytes)
@@ -141,7 +141,7 @@ describe('a file', () => {
     expect(await fault('write_file', { path: '.', content: '' })).toMatchObject({ kind: 'invalid' })
   })
 
-  test('that is protected cannot be written, nor made by way of its directory', async () => {
+  test('that is protected cannot be written, nor created through its directory', async () => {
     for (const path of ['locked', 'locked/a', 'locked/new/dir/a', './locked/../locked/a', 'deep/kept.txt'])
       expect(await fault('write_file', { path, content: '' }), path).toMatchObject({ kind: 'forbidden' })
     expect((await ok('path_info', { path: 'locked' })).exists).toBe(false)
@@ -176,7 +176,7 @@ describe('a file', () => {
 })
 
 describe('path_info and list_dir', () => {
-  test('say what stands there', async () => {
+  test('describe files, directories and links', async () => {
     await booted.exec(
       project_id,
       'mkdir -p kinds/dir; cd kinds; printf 12345 > file; ln -s file link; mkfifo pipe',

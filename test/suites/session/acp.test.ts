@@ -57,7 +57,7 @@ describe('an agent', () => {
     expect(await agents()).toEqual([])
   })
 
-  test('that takes no level of thinking is not asked for one as if it did', async () => {
+  test('that supports no reasoning level fails a session that asks for one', async () => {
     const { session_id } = await ask('echo never', { reasoning_level: 'high' })
     const { reason } = await untilStatus(booted, session_id, 'failed')
     expect(reason).toContain('the agent takes no reasoning_level for this model: leave "high" out')
@@ -75,7 +75,7 @@ describe('an agent', () => {
     await finish(session)
   })
 
-  test('thinks, plans, reports what it used, and what we do not know is kept', async () => {
+  test('reports thoughts, plans and usage, and unknown updates are kept', async () => {
     const session = await ask('think')
     const events = await history(booted, session.session_id)
     const one = (type: string) => events.find((event) => event.type === type)
@@ -121,7 +121,7 @@ describe('an agent', () => {
   })
 })
 
-describe('an agent that misbehaves', () => {
+describe('an agent that fails', () => {
   test('is cancelled in the middle of a turn and stays', async () => {
     const session = await ask('slow 1000 20', { wait_seconds: 0 })
     await until(
@@ -189,7 +189,7 @@ describe('an agent that misbehaves', () => {
     await finish(session)
   })
 
-  test('writes garbage and a huge line: both are passed over', { timeout: 60_000 }, async () => {
+  test('writes garbage and a huge line: both are skipped', { timeout: 60_000 }, async () => {
     const session = await ask('garbage')
     expect(session.final_text).toBe('after the garbage')
     const huge = await say(booted, session.session_id, `huge ${40 * 1024 * 1024}`, { wait_seconds: 50 })

@@ -52,7 +52,7 @@ const tellToHibernate = (session_id: string) =>
   )
 
 describe('an idle agent', () => {
-  test('is stopped after hibernate_minutes, and the next message resumes it with its memory and its key', async () => {
+  test('is stopped after hibernate_minutes, and the next message resumes it with its conversation and its key', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo remember the milk')
     const key = (await say(booted, session_id, 'env OUBLIETTE_API_KEY')).final_text
     expect(key).toMatch(/\S{20}/)
@@ -113,7 +113,7 @@ describe('an idle agent', () => {
     await end(booted, session_id)
   })
 
-  test('is ended also if that is asked for while it is being stopped', async () => {
+  test('is ended also when the request arrives while it is being stopped', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo short')
     await tellToHibernate(session_id)
     expect(await end(booted, session_id)).toMatchObject({ status: 'completed', hibernated: false })

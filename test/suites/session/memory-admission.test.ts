@@ -92,7 +92,7 @@ describe('a session that does not fit into the memory of the container', () => {
     expect(await agents()).toHaveLength(2)
   })
 
-  test('gets the place of the agent that has been idle longest, which goes on at the next message', async () => {
+  test('gets the place of the agent that has been idle longest, which continues at the next message', async () => {
     const first = await ask('echo first')
     const second = await ask('echo second')
     const third = await ask('echo third')

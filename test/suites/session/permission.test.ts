@@ -23,7 +23,7 @@ async function finish(session: Answer): Promise<void> {
 }
 
 describe('a permission', () => {
-  test('is asked for outside when autonomy is off, and the agent goes on with the answer', async () => {
+  test('is asked for outside when autonomy is off, and the agent continues with the answer', async () => {
     for (const [decision, outcome] of [
       ['allow', 'yes'],
       ['deny', 'no'],

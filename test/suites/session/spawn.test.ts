@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => booted?.stop())
 
 describe('spawning again', () => {
-  test('goes on with the latest session of the workspace unless a new one is asked for', async () => {
+  test('resumes the latest session of the workspace unless a new one is requested', async () => {
     const workspace_id = 'ws-resume'
     const more = { workspace_id, create_workspace: true, new_session: false }
     const first = await spawn(booted, project_id, 'x=1; echo first', more)

@@ -65,7 +65,7 @@ describe('a project whose session writes too much', () => {
     reason = String((await untilStatus(booted, session_id, 'failed')).reason)
   })
 
-  test('is stopped, its sessions fail with the reason, and others go on', async () => {
+  test('is stopped, its sessions fail with the reason, and others continue', async () => {
     expect(reason).toMatch(/^the project uses [\d,]+ MiB of disk, the limit is 64 MiB \(limits\.disk_mb\)$/)
     await stopped(project_id)
     const { disk, container } = await until(

@@ -109,7 +109,7 @@ describe('streams', () => {
     })
   })
 
-  test('that were opened a thousand times leave the server quick for everybody else', async () => {
+  test('that were opened a thousand times leave the server responsive for other callers', async () => {
     const elsewhere = await booted.project()
     const printing = await spawn(
       booted,

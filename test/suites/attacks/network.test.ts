@@ -10,6 +10,7 @@ import {
   privateAddresses,
   resolverAddress,
 } from '../../fixtures/network/external-host.ts'
+import { connectsFrom } from '../../fixtures/network/probe.ts'
 import { type Booted, boot, containerOf, docker, each, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -242,9 +243,11 @@ describe('the rules', () => {
       'setsid git daemon --reuseaddr --port=9418 --base-path=/tmp </dev/null >/dev/null 2>&1 &',
     )
     await until(() => connects(plain, neighbour_id, '127.0.0.1', 9418), { what: 'the other project listens' })
-    const { NetworkSettings } = await (await containerOf(plain.server, neighbour_id)).inspect()
+    const container = await containerOf(plain.server, neighbour_id)
+    const { NetworkSettings } = await container.inspect()
     const neighbour = Object.values(NetworkSettings.Networks)[0]!.IPAddress
-    expect(await hostConnects(neighbour, 9418), 'the other project answers this machine').toBe(true)
+    const own = (await networkOf(plain, neighbour_id)).Name
+    expect(await connectsFrom(container, own, neighbour, 9418), 'from its own network').toBe(true)
     expect(await outside.answers(address), 'the private address answers this machine').toBe(true)
     const knock = (host: string, port: number) =>
       `(end=$((SECONDS+5)); n=0; while [ $SECONDS -lt $end ]; do (</dev/tcp/${host}/${port}) 2>/dev/null && echo "${host}: through"; n=$((n+1)); done; echo "${host}: $n tries") &`

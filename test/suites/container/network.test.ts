@@ -3,6 +3,7 @@ import { connect, createServer, type Server } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Outside, openOutside, privateAddresses } from '../../fixtures/network/external-host.ts'
+import { connectsFrom } from '../../fixtures/network/probe.ts'
 import { type Booted, boot, containerOf, docker, each, inEngine, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -40,23 +41,6 @@ afterAll(async () => {
 
 const connects = async (project_id: string, host: string, to: number): Promise<boolean> =>
   (await booted.exec(project_id, `timeout 2 bash -c '</dev/tcp/${host}/${to}'`)).exit_code === 0
-
-/** The same probe from a container of the same image on Docker's own bridge: the control of a probe that has to fail. */
-async function connectsWithoutRules(host: string, to: number): Promise<boolean> {
-  const container = await containerOf(booted.server, projects.get('open')!)
-  const control = await docker.createContainer({
-    Image: (await container.inspect()).Config.Image,
-    Entrypoint: ['timeout', '2', 'bash', '-c', `</dev/tcp/${host}/${to}`],
-    Cmd: [],
-    HostConfig: { NetworkMode: 'bridge' },
-  })
-  try {
-    await control.start()
-    return (await control.wait()).StatusCode === 0
-  } finally {
-    await control.remove({ force: true })
-  }
-}
 
 async function addressOf(project_id: string): Promise<string> {
   const { NetworkSettings } = await (await containerOf(booted.server, project_id)).inspect()
@@ -100,7 +84,8 @@ describe.each(modes)('with network %s', (mode) => {
   test('a link-local address cannot be reached, a public one only from an open network', async () => {
     const project_id = projects.get(mode)!
     const address = privateAddresses['a link-local address (169.254/16)']
-    expect(await connectsWithoutRules(address, outside.port), 'from a container without rules').toBe(true)
+    const like = await containerOf(booted.server, project_id)
+    expect(await connectsFrom(like, 'bridge', address, outside.port), "from Docker's own bridge").toBe(true)
     expect(await connects(project_id, address, outside.port)).toBe(false)
     expect(await connects(project_id, outside.public_address, outside.port)).toBe(mode === 'open')
   })
@@ -110,7 +95,9 @@ describe.each(modes)('with network %s', (mode) => {
     for (const other of modes.filter((name) => name !== mode && name !== 'none')) {
       const address = await addressOf(projects.get(other)!)
       expect(address).toMatch(/^10\./)
-      await until(() => fetchPort(address, 9418), { what: `${other} answers the host` })
+      const like = await containerOf(booted.server, projects.get(other)!)
+      const own = (await networkOf(projects.get(other)!))!.Name
+      expect(await connectsFrom(like, own, address, 9418), `from the network of ${other}`).toBe(true)
       expect(await connects(project_id, address, 9418), `${mode} → ${other}`).toBe(false)
     }
   })
@@ -123,8 +110,8 @@ describe.each(modes)('with network %s', (mode) => {
   })
 })
 
-async function fetchPort(address: string, to = port): Promise<boolean> {
-  const socket = connect(to, address)
+async function fetchPort(address: string): Promise<boolean> {
+  const socket = connect(port, address)
   try {
     await once(socket, 'connect')
     return true

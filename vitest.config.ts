@@ -17,6 +17,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['{internal,cmd,images}/**/*.test.ts'],
+          setupFiles: ['test/harness/setup/property-seed.ts'],
           testTimeout: 10_000,
           sequence: { groupOrder: 0 },
         },
@@ -24,10 +25,10 @@ export default defineConfig({
       {
         test: {
           name: 'suites',
-          include: ['test/suites/**/*.test.ts'],
+          include: ['test/{suites,integration}/**/*.test.ts'],
           exclude: [gate],
           env,
-          globalSetup: ['test/harness/global-setup.ts'],
+          globalSetup: ['test/harness/setup/global-setup.ts'],
           testTimeout: 60_000,
           hookTimeout: 120_000,
           // Each file boots servers and containers; more at once measure the machine, not the product.

@@ -1,5 +1,5 @@
 // The scheduler with 10,000 schedules on a real PostgreSQL: what it costs while nothing is due, how late a due run is
-// started, and how long it takes when a thousand are due at once. The door is a stand-in that notes the time, so that the
+// started, and how long it takes when a thousand are due at once. The door is a stub that records the time, so that the
 // scheduler is measured and not a container. Usage: schedules.ts [schedules] [idle seconds]
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

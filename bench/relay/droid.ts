@@ -1,4 +1,4 @@
-// The droid of the benchmark: one connection to the socket, so many calls at once, so many in all; tells its times.
+// The droid of the benchmark: one connection to the socket, a number of calls at once and in all; prints its times.
 // Usage: droid.ts SOCKET KEY; then messages {at_once, calls} → {times_ms, seconds}
 import { randomUUID } from 'node:crypto'
 import { createConnection } from 'node:net'

@@ -1,5 +1,5 @@
-// A scripted agent that speaks the Agent Client Protocol on stdio, and misbehaves on demand. The first word of the prompt
-// says what to do; `help` lists the words. It stands in for a real agent in tests: no model, no network.
+// A scripted agent that implements the Agent Client Protocol on stdio, and fails on demand. The first word of the prompt
+// selects what it does; `help` lists the words. It replaces a real agent in tests: no model, no network.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -216,5 +216,5 @@ agent({ name: 'acp-agent' })
     sessions.get(params.sessionId)?.stop.abort()
   })
   .connect(ndJsonStream(Writable.toWeb(process.stdout) as WritableStream<Uint8Array>, stdin))
-// An agent ends with whoever started it.
+// An agent ends with the process that started it.
 process.stdin.on('end', () => process.exit(0))

@@ -1,7 +1,7 @@
 // Which actions were called in this run, by the audit of every server that was booted in it: the evidence of the coverage
 // gate. A call that was refused at the door is none.
 import { appendFile, readFile, rm } from 'node:fs/promises'
-import { query } from './sql.ts'
+import { query } from './database.ts'
 
 const refused = ['unauthenticated', 'forbidden', 'not_found', 'invalid']
 

@@ -1,4 +1,5 @@
-// A fresh, migrated database for whoever asks, cloned from the run's template in a few milliseconds.
+// A migrated database for each caller, cloned from the template of the run in a few milliseconds, and one query to any
+// database: rows are evidence for what no answer of the server shows.
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { inject } from 'vitest'
@@ -30,5 +31,19 @@ export async function cloneDatabase(options: { empty?: boolean } = {}): Promise<
   return {
     url: nameIn(server_url, name),
     drop: () => administer(server_url, `drop database if exists ${name} with (force)`),
+  }
+}
+
+export async function query<Row extends pg.QueryResultRow>(
+  database_url: string,
+  text: string,
+  values: unknown[] = [],
+): Promise<Row[]> {
+  const client = new pg.Client({ connectionString: database_url })
+  await client.connect()
+  try {
+    return (await client.query<Row>(text, values)).rows
+  } finally {
+    await client.end()
   }
 }

@@ -1,4 +1,4 @@
-// Removes from the engine whatever carries the label of one instance, so that a failed test leaves nothing behind.
+// Removes from the engine all that carries the label of one instance, so that a failed test leaves nothing behind.
 import Docker from 'dockerode'
 
 /** Gone in the meantime is as good as removed. */

@@ -1,21 +1,38 @@
-// Random numbers that a test can repeat: the seed is printed, and OUBLIETTE_TEST_SEED sets it.
+// Random choices that can be repeated: each test prints its seed, and OUBLIETTE_TEST_SEED sets it.
 import { randomInt } from 'node:crypto'
 
 export type Random = {
   seed: number
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  fraction(): number
   /** A whole number below `limit`. */
   below(limit: number): number
   of<T>(items: readonly T[]): T
+  /** A generator of its own, for work that runs at the same time: its choices do not depend on who asks first. */
+  fork(): Random
 }
 
+const modulus = 2 ** 31 - 1
+
 /** The generator of Park and Miller. */
-export function seeded(what: string): Random {
-  const seed = Number(process.env.OUBLIETTE_TEST_SEED) || randomInt(1, 2 ** 31 - 1)
-  console.log(`${what}: OUBLIETTE_TEST_SEED=${seed}`)
-  let state = seed
-  const below = (limit: number) => {
-    state = (state * 48_271) % (2 ** 31 - 1)
-    return state % limit
+function generator(seed: number): Random {
+  let state = Math.abs(Math.trunc(seed)) % modulus || 1
+  const next = () => {
+    state = (state * 48_271) % modulus
+    return state
   }
-  return { seed, below, of: (items) => items[below(items.length)]! }
+  const below = (limit: number) => next() % limit
+  return {
+    seed,
+    fraction: () => (next() - 1) / (modulus - 1),
+    below,
+    of: (items) => items[below(items.length)]!,
+    fork: () => generator(next()),
+  }
+}
+
+export function seeded(what: string): Random {
+  const seed = Number(process.env.OUBLIETTE_TEST_SEED) || randomInt(1, modulus)
+  console.log(`${what}: OUBLIETTE_TEST_SEED=${seed}`)
+  return generator(seed)
 }

@@ -1,4 +1,4 @@
-// The real daemon as a process of its own, on a home, a port and a database that nobody else uses.
+// The real daemon as a process of its own, on a home, a port and a database of its own.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -154,7 +154,7 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     options.run_as,
   )
 
-  /** Each step is tried, whatever became of those before it. */
+  /** Each step is tried, also after one that failed. */
   async function clean(): Promise<void> {
     const instance_id = await readIfThere(join(home, 'instance-id'))
     const steps = [

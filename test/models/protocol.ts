@@ -1,4 +1,4 @@
-// What each provider's protocol has to be able to do: read a request, and tell an answer in its own events.
+// What each provider's protocol has to be able to do: read a request, and send an answer in its own events.
 import type { Conversation, Part } from './script.ts'
 
 export type Event = { event?: string; data: unknown } | { done: true }

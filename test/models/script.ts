@@ -1,4 +1,4 @@
-// A script travels in the prompt itself, so the scripted model remembers nothing: whatever is asked again, by a retry, a
+// A script travels in the prompt itself, so the scripted model remembers nothing: what is asked again, by a retry, a
 // new process or after a crash, gets the same answer. The last script of a conversation counts, and the place in it is
 // the number of answers that were given since.
 import { randomUUID } from 'node:crypto'

@@ -1,4 +1,4 @@
-// Values that nobody should send, and some that are nearly right.
+// Invalid values, and some that are nearly valid.
 import fc from 'fast-check'
 
 const uuid = '3f2b8c1a-9d4e-4f6a-8b7c-1d2e3f4a5b6c'

@@ -28,7 +28,7 @@ const allowed = {
   'project read': cells(['admin', 'admin:ro', 'own', 'own:ro']),
   // A field of project.update that bounds the project: who may write to it may not loosen it.
   'project boundary': cells(['admin']),
-  // Nobody, over this door; it is listed to those who may write.
+  // No caller of this interface; it is listed to those who may write.
   'project never': cells([]),
 } as const
 export type Class = keyof typeof allowed
@@ -42,7 +42,7 @@ const holderOf: Partial<Record<Who, Holder>> = {
   'other:ro': 'own:ro',
 }
 
-/** Whether this caller may ever use such an action, whatever the project: what it is shown. */
+/** Whether this caller may use such an action in any project: what it is shown. */
 export function listed(of: Class, who: Who): boolean {
   const holder = holderOf[who]
   return holder !== undefined && allowed[of].has(holder)

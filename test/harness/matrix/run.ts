@@ -30,7 +30,7 @@ export const declared: Declared[] = Object.values(tools).flatMap((tool) =>
   ),
 )
 
-/** Ids of the same shape that nobody ever made. */
+/** Ids of the same shape that do not exist. */
 function strange(args: Args): { args: Args; plain(message: string): string } {
   const names = new Map<string, string>()
   const replace = (value: unknown) => {

@@ -41,7 +41,7 @@ export async function createSocketDriver(
     await client.close()
     return key
   }
-  // The audit tells the calls that count by whose token is behind them.
+  // The audit identifies the calls that count by the token behind them.
   const spawner = await world.token('admin')
   const expiring = await world.token('admin', 0.003)
   const expired = spawnBy(expiring.token)

@@ -1,10 +1,10 @@
-// What the calls of the matrix are about: two projects, and whatever a row wants to have made for it. All of it is made by
-// the server's own admin token, so that the audit can tell preparation from the calls that count.
+// What the calls of the matrix are about: two projects, and what a row needs. All of it is made by
+// the server's own admin token, so that the audit distinguishes preparation from the calls that count.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { newApprovalId, newExecId } from '../../../internal/ids.ts'
+import { query } from '../database.ts'
 import { resultIn, rpc } from '../rpc.ts'
 import type { TestServer } from '../server.ts'
-import { query } from '../sql.ts'
 import type { Args } from './rows.ts'
 
 export type World = {

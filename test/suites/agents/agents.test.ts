@@ -1,8 +1,8 @@
 // Real agents, each in a container without a network, against the scripted model through the model gateway. Slow, and in
 // need of their images: `./oubliette test --agents`.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents.ts'
-import { findSecret } from '../../fixtures/canary.ts'
+import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents/agents.ts'
+import { findSecret } from '../../fixtures/attacks/secret-search.ts'
 import {
   completionOf,
   type Event,
@@ -88,7 +88,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
     )
 
   test(
-    'takes a prompt, calls a tool of its caller and one of ours, edits a file, and tells all of it',
+    'takes a prompt, calls a tool of its caller and one of ours, edits a file, and reports each step as an event',
     async () => {
       const steps: Step[] = [
         ...find,
@@ -204,7 +204,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
   )
 
   test(
-    'survives a SIGKILL of the server while its model speaks',
+    'survives a SIGKILL of the server while its model streams',
     async () => {
       const turn_id = await say([{ say: `speaking ${numbered('n', 60)}`, every_ms: 50 }])
       await speaks('speaking n0')
@@ -217,7 +217,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, find = [], p
     minutes(4),
   )
 
-  // The second time it is a conversation that was taken up before.
+  // The second time it is a conversation that was resumed before.
   test.each(['Back again.', 'And once more.'])(
     'is resumed after its container was restarted, with its memory: %s',
     async (text) => {

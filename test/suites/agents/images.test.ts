@@ -1,4 +1,4 @@
-// The images of real agents: what there is to choose from, and how a build tells how far it is. Like `agents.test.ts`, for
+// The images of real agents: which there are, and how a build reports its progress. Like `agents.test.ts`, for
 // `./oubliette test --agents`, which builds them.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultDroids } from '../../../internal/config/default-droids.ts'
@@ -24,11 +24,11 @@ describe.runIf(enabled)('images', () => {
       expect(found).toMatchObject({ built: true })
       expect(found?.size_bytes).toBeGreaterThan(100e6)
     }
-    // What nobody asked for can be built, and is not.
+    // Types that were not requested can be built, and are not.
     expect(listed.map(({ type }) => type)).toContain('dev')
   })
 
-  test('a rebuild tells what it does while it does it', { timeout: minutes(8) }, async () => {
+  test('a rebuild reports its progress', { timeout: minutes(8) }, async () => {
     const told: string[] = []
     let over = false
     const result = await booted.client().client.callTool(

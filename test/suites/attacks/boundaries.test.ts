@@ -1,7 +1,7 @@
 // Attacks on the boundaries of a project by those who may write to it: a token of the project, and its droids from inside
 // the container. The permission matrix has every field with every caller; here are the ways around it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { expectKinds, mint, withKey, withToken } from '../../fixtures/authority.ts'
+import { expectKinds, mint, withKey, withToken } from '../../fixtures/attacks/authority.ts'
 import { type Droid, droid } from '../../fixtures/droid-socket.ts'
 import { end, spawn } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, docker, instanceOf, uniqueName } from '../../harness/booted.ts'
@@ -165,7 +165,7 @@ describe('other ways to a looser boundary', () => {
     await theirs.close()
   })
 
-  test('a project of its own, or one that is made again, is not to be had', async () => {
+  test('a project of its own, or a recreated one, is refused', async () => {
     const id = await booted.project(bounds)
     const theirs = await withToken(booted, (await mint(booted, `project:${id}`)).token)
     const make = { action: 'create', name: uniqueName(), network: 'open' }
@@ -188,7 +188,7 @@ describe('other ways to a looser boundary', () => {
   })
 })
 
-test('config_limits tells who may change what, to those who may only read', async () => {
+test('config_limits lists who may change what, also to those who may only read', async () => {
   const reader = await withToken(booted, (await mint(booted, `project:${project_id}:ro`)).token)
   const { result } = await reader('config_limits', { project_id })
   expect(result.changeable).toEqual({

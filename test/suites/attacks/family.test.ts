@@ -1,8 +1,8 @@
 // Attacks of a session on its own bounds: answering its own questions, and acting through a session that may do more.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Call, expectKinds, mint, withKey, withToken } from '../../fixtures/authority.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
+import { type Call, expectKinds, mint, withKey, withToken } from '../../fixtures/attacks/authority.ts'
 import { type Droid, keyOf, socketOf } from '../../fixtures/droid-socket.ts'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
 import { end, get, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 
@@ -74,7 +74,7 @@ describe('an approval', () => {
     const approval_id = await approvalOf(root)
     expectKinds([await decide(root.call, approval_id), await decide(child.call, approval_id)], 'forbidden')
     await isOpen(approval_id)
-    // The control: a token of the same scope, which is nobody's session, decides.
+    // The control: a token of the same scope, which belongs to no session, decides.
     const person = await withToken(booted, booted.server.admin_token)
     expectKinds([await decide(person, approval_id)], 'ok')
     expect((await untilStatus(booted, root.session_id, 'idle')).final_text).toBe('yes')
@@ -129,7 +129,7 @@ describe('a child', () => {
       )
     )[0]
 
-  test('has no more autonomy and tools than its parent, by any way of spawning it', async () => {
+  test('has no more autonomy and tools than its parent, by any kind of spawn', async () => {
     const root = await agent({ ...restricted, api_scope: 'admin' })
     const minted = (await root.call('token_create', { name: 'self', scope: 'admin' })).result
     const byToken = await withToken(booted, minted.token)
@@ -171,7 +171,7 @@ describe('a child', () => {
 })
 
 describe('a session with less autonomy', () => {
-  test('does not speak to one with more, and does to one with as much', async () => {
+  test('sends no message to one with more, and does to one with as much', async () => {
     const [low, same, high] = await Promise.all([
       agent({ autonomy_level: 'low' }),
       agent({ autonomy_level: 'low' }),

@@ -17,7 +17,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { expectHealthy, latenciesDuring } from '../../fixtures/latency.ts'
+import { expectHealthy, latenciesDuring } from '../../fixtures/latency/latency.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -64,7 +64,7 @@ afterAll(async () => {
 const start = (project_id: string, more = {}) =>
   booted.ok('container', { action: 'start', project_id, ...more })
 const file = (action: string, project_id: string, more = {}) =>
-  booted.client().call('workspace', { action, project_id, path: '..', ...more })
+  booted.client().call('workspace', { action, project_id, path: '.', ...more })
 const container = async (project_id: string) =>
   (await booted.ok('project', { action: 'get', project_id })).container
 const directory = (project_id: string, ...names: string[]) =>
@@ -91,7 +91,7 @@ async function sweptTwice(): Promise<void> {
   for (const name of ['first', 'second']) {
     const stray = join(booted.server.home, 'projects', `stray-${name}-${process.hrtime.bigint()}`)
     mkdirSync(stray)
-    await until(() => !readdirSync(join(stray, '../..')).some((one) => stray.endsWith(one)), {
+    await until(() => !readdirSync(join(stray, '..')).some((one) => stray.endsWith(one)), {
       what: 'the reconciler has swept',
       deadline_ms: 30_000,
     })
@@ -105,7 +105,7 @@ const trashIsEmpty = () =>
   })
 
 describe('a link in the place of the default workspace', () => {
-  test('is not followed by the server, which refuses to start, says why, and repairs it by recreate', async () => {
+  test('is not followed by the server, which refuses to start with the reason, and repairs it by recreate', async () => {
     const project_id = await started()
     await booted.exec(
       project_id,
@@ -158,7 +158,7 @@ describe('a link in the place of the default workspace', () => {
   })
 })
 
-describe('what stands in the place of another workspace', () => {
+describe('what replaces another workspace', () => {
   const plants: [string, string, string][] = [
     ['a symlink', 'symlink', 'ln -s CANARY planted'],
     ['a symlink to nothing', 'symlink', 'ln -s /nowhere planted'],
@@ -266,7 +266,7 @@ describe('deleting', { timeout: 180_000 }, () => {
     `my $n = "${name}"; for (1..${levels}) { mkdir $n or die; chdir $n or die; open my $f, ">", "f"; symlink "${canary}", "l" }`,
   ]
 
-  test('works whatever is in it: deep trees, locked directories, pipes, sockets, odd names, many entries', async () => {
+  test('works with any content: deep trees, locked directories, pipes, sockets, odd names, many entries', async () => {
     const project_id = await started()
     const workspace_id = 'odd'
     await booted.exec(project_id, 'mkdir odd', { working_dir: '/workspaces' })
@@ -339,7 +339,7 @@ describe('work whose cost a droid chooses', () => {
     quiet_id = await booted.project()
   })
 
-  test('listing a huge directory pages in order, is bounded per workspace, and stops nobody else', async () => {
+  test('listing a huge directory pages in order, is bounded per workspace, and delays no other caller', async () => {
     const entries = 20_000
     const project_id = await started()
     const make = `mkdir "huge"; chdir "huge"; for (1..${entries}) { open my $f, ">", sprintf("%06d", $_) }`
@@ -367,7 +367,7 @@ describe('work whose cost a droid chooses', () => {
     await booted.ok('project', { action: 'delete', project_id })
   })
 
-  test('a path of links that unfold to a hundred thousand steps stops nobody else', async () => {
+  test('a path of links that unfold to a hundred thousand steps delays no other caller', async () => {
     const project_id = await started()
     const make = `mkdir "d"; for my $i (1..39) { symlink "l" . ($i + 1) . "/." x 2000, "l$i" } symlink "d" . "/." x 2000, "l40"; open my $f, ">", "d/f";
       mkdir "e"; chdir "e"; symlink "x/../" x 700 . "m" . ($_ + 1), "m$_" for 1..39; mkdir "x"`

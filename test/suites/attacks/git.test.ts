@@ -94,7 +94,7 @@ const bearer = (key: string) => `Authorization: Bearer ${key}`
 const asDroid = (target: string, from: Droid = home.droid, method = 'GET') =>
   ask(from.socket, [`${method} ${target} HTTP/1.1`, bearer(from.api_key)])
 
-/** Everything in a container where the credential could be: processes, files, and what the engine tells. */
+/** Everything in a container where the credential could be: processes, files, and what the engine reports. */
 async function everywhere(project_id: string): Promise<string> {
   const container = await containerOf(booted.server, project_id)
   const stream = await (
@@ -272,7 +272,7 @@ describe('without the right key', () => {
   const withKey = (key: string | undefined, socket = home.droid.socket) =>
     ask(socket, [`GET ${refs} HTTP/1.1`, ...(key === undefined ? [] : [bearer(key)])])
 
-  test('of a living session of this container nothing is passed on', async () => {
+  test('of a running session of this container nothing is forwarded', async () => {
     const other = await droid(booted, await booted.project())
     const ended = await droid(booted, home.project_id)
     expect((await withKey(ended.api_key)).status).toBe(200)
@@ -351,7 +351,7 @@ test('a session fetches and pushes with its own key, large packs too', async () 
     git fetch -q origin && git rev-parse origin/droid HEAD; git config remote.origin.url`
   const session = await spawn(booted, project_id, script, { wait_seconds: 55 })
   expect(session.final_text).toMatch(
-    new RegExp(`([0-9a-f]{40})\\n\\1\\n${remote.url.replaceAll('..', '\\.')}/closed/repo\\.git`),
+    new RegExp(`([0-9a-f]{40})\\n\\1\\n${remote.url.replaceAll('.', '\\.')}/closed/repo\\.git`),
   )
   expect(await remote.head('repo', 'droid')).toBe('from the droid')
   const exec = await booted.exec(project_id, 'git push -q origin HEAD:refs/heads/exec')
@@ -431,7 +431,7 @@ test('a server killed in the middle of a clone finishes it after its restart', a
 
 describe('a remote', () => {
   test.each(['silent', 'endless'])(
-    'that is %s holds up nobody else, and stop and delete work',
+    'that is %s delays no other project, and stop and delete work',
     async (kind) => {
       const { project_id } = await booted.ok('project', create(`/${kind}/repo.git`, { wait: false }))
       await until(() => remote.seen.some(({ url }) => url.startsWith(`/${kind}/`)), {
@@ -453,7 +453,7 @@ describe('a remote', () => {
     },
   )
 
-  test('is asked fifty times at once by one container, sixteen at a time, and another is not kept waiting', async () => {
+  test('is asked fifty times at once by one container, sixteen at a time, and another container does not wait', async () => {
     const script = 'for i in $(seq 50); do (git ls-remote -q origin >/dev/null && echo ok) & done; wait'
     const [many, one] = await Promise.all([
       booted.exec(home.project_id, script),
@@ -463,7 +463,7 @@ describe('a remote', () => {
     expect(one.default_workspace.state).toBe('ready')
   })
 
-  test('a thousand requests in one piece cost the container its connections, nobody else theirs', async () => {
+  test('a thousand requests in one piece cost the container its connections, and no other container its own', async () => {
     const connection = createConnection(home.droid.socket)
     const closed = new Promise((done) => connection.once('close', done))
     connection.on('error', () => undefined).resume()

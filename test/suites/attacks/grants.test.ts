@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { tools } from '../../../internal/tools/declarations/index.ts'
-import { type Call, expectKinds, mint, statusOf, withKey, withToken } from '../../fixtures/authority.ts'
+import {
+  type Call,
+  expectKinds,
+  mint,
+  statusOf,
+  withKey,
+  withToken,
+} from '../../fixtures/attacks/authority.ts'
 import { droid } from '../../fixtures/droid-socket.ts'
 import { end, get, processes } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, uniqueName } from '../../harness/booted.ts'
@@ -47,7 +54,7 @@ describe('a grant', () => {
     await end(booted, one.session_id)
   })
 
-  test('is refused while sessions live in the project, and names them', async () => {
+  test('is refused while the project has sessions, and names them', async () => {
     const project_id = await booted.project()
     const { session_id } = await droid(booted, project_id)
     const change = { action: 'update', project_id, api_scope_grant: 'admin' }
@@ -94,7 +101,7 @@ describe('a grant', () => {
     await lesser.close()
   })
 
-  test('leaves nothing running that was started before it, and no session that could be taken up', async () => {
+  test('leaves nothing running that was started before it, and no session that could be resumed', async () => {
     const project_id = await booted.project()
     const lesser = await withToken(booted, (await mint(booted, `project:${project_id}`)).token)
     const before = (await lesser('session', {
@@ -103,7 +110,7 @@ describe('a grant', () => {
       prompt: 'echo before',
       wait_seconds: 30,
     })) as { result: Answer }
-    // It fails with its container, and could be taken up by the next message.
+    // It fails with its container, and could be resumed by the next message.
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 0 })
     await booted.ok('container', { action: 'start', project_id })
     const spying = 'setsid sleep 98765 >/dev/null 2>&1 &'
@@ -134,7 +141,7 @@ describe('a grant', () => {
     expectKinds([await strongly('project_list'), await strongly.ask('caller_tools')], 'unauthenticated')
     expectKinds([await weakly('project_list')], 'ok')
     expect(await statusOf(booted, token)).toBe(401)
-    // It cannot be given back while they live.
+    // It cannot be given back while they exist.
     const again = { action: 'update', project_id, api_scope_grant: 'admin' }
     expect((await booted.fault('project', again)).kind).toBe('conflict')
     strongly.dialled.close()
@@ -221,7 +228,7 @@ describe('in a project with a grant, a token of the project', () => {
   })
 
   const argsFor = (key: string) => {
-    const [, action] = key.split('..')
+    const [, action] = key.split('.')
     const taken = shapes.get(key)!
     const input = inputs[key]!(things)
     const named = ['session_id', 'schedule_id', 'approval_id', 'exec_id'].some((field) => field in input)
@@ -238,7 +245,7 @@ describe('in a project with a grant, a token of the project', () => {
   const last = ['container.stop', 'session.end', 'schedule.delete', 'session.cleanup', 'project.delete']
   const order = [...writes.filter((key) => !last.includes(key)), ...last]
   test.each(order)('is refused %s, and an admin is not', async (key) => {
-    const tool = key.split('..')[0]!
+    const tool = key.split('.')[0]!
     expectKinds([await lesser(tool, argsFor(key))], 'forbidden')
     if (key === 'session.cleanup') expectKinds([await lesser(tool, { action: 'cleanup' })], 'forbidden')
     expectKinds([await control(tool, argsFor(key))], 'ok')

@@ -1,4 +1,4 @@
-// Mistakes of whoever runs the server: a home with the wrong database, a config that shows its secrets or names nothing,
+// Mistakes of the operator: a home with the wrong database, a config that shows its secrets or names nothing,
 // a download that is not what it should be. None of them may cost data or pass unnoticed.
 import { execFile } from 'node:child_process'
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -7,7 +7,6 @@ import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { stopEmbedded } from '../../../internal/store/embedded/embedded.ts'
 import { type Booted, boot, uniqueName } from '../../harness/booted.ts'
 import { runCli } from '../../harness/cli.ts'
 import { connect } from '../../harness/client.ts'
@@ -118,7 +117,6 @@ describe('a home with an embedded database', () => {
       await again.close()
     } finally {
       await server.stop()
-      await stopEmbedded(home)
     }
   })
 })
@@ -158,7 +156,7 @@ async function configured(name: string, config: object, mode = 0o600): Promise<s
 const credential = (key: string, more = {}) => ({ credentials: { work: { provider: 'git', key, ...more } } })
 
 describe('a config file', () => {
-  test('that holds a secret and that others can read is refused, with the command that mends it', async () => {
+  test('that holds a secret and that others can read is refused, with the command that fixes it', async () => {
     const home = await configured('readable', credential('hunter2'), 0o644)
     const said = await refusal(home, { DATABASE_URL: other.url })
     expect(said).toMatch(/holds a secret and can be read by other users \(mode 0644\)/)
@@ -176,7 +174,7 @@ describe('a config file', () => {
     expect(server.log()).not.toContain('is not available')
   })
 
-  test('that takes a credential from a variable which is not set says so at the start', async () => {
+  test('that takes a credential from an unset variable is reported at the start', async () => {
     const home = await configured('unset', credential('$' + '{env:WORK_KEY}'))
     const database = await cloneDatabase()
     const server = await bootServer({ home, database_url: database.url })

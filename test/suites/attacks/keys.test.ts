@@ -1,5 +1,5 @@
 // Attacks on the keys of sessions: reading one, using it for more than its project, and leaving something behind that
-// lives longer than it.
+// outlasts it.
 
 import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -12,7 +12,7 @@ import {
   statusOf,
   withKey,
   withToken,
-} from '../../fixtures/authority.ts'
+} from '../../fixtures/attacks/authority.ts'
 import { type Droid, dial, droid, keyOf, socketOf } from '../../fixtures/droid-socket.ts'
 import { end, get, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Booted, boot, uniqueName } from '../../harness/booted.ts'
@@ -76,7 +76,7 @@ describe('reading a key from /proc', () => {
     await end(booted, one.session_id)
   })
 
-  test('is not possible for it where a key may do more, and what an admin mints there dies with the session', async () => {
+  test('is not possible for it where a key may do more, and what an admin mints there ends with the session', async () => {
     const one = await droid(booted, granted, { api_scope: 'admin' })
     const { token } = await mint(booted, `project:${granted}`)
     const thief = await withToken(booted, token)
@@ -94,7 +94,7 @@ describe('reading a key from /proc', () => {
 })
 
 describe('an api_scope beyond the project', () => {
-  test('is refused without a grant to whoever asks, by whichever way', async () => {
+  test('is refused to every caller without a grant, over every interface', async () => {
     const beyond = ['admin', 'admin:ro', `project:${granted}`, `project:${granted}:ro`]
     for (const api_scope of beyond) {
       expect((await refusedSpawn(plain, api_scope)).kind).toBe('forbidden')
@@ -137,7 +137,7 @@ describe('a token that a session mints', () => {
     return result as { token: string; token_id: string; expires_at: string | null }
   }
 
-  test('dies with the session, and so does what was minted with it', async () => {
+  test('ends with the session, and so does what was minted with it', async () => {
     const one = await droid(booted, granted, { api_scope: 'admin' })
     const first = await child(await withKey(one))
     const second = await child(await withToken(booted, first.token))
@@ -154,7 +154,7 @@ describe('a token that a session mints', () => {
     expect((await listed(booted, admins.token_id)).parent_session_id).toBeNull()
   })
 
-  test('dies when the key of the session changes', async () => {
+  test('ends when the key of the session changes', async () => {
     const { session_id } = await booted.ok('session', {
       action: 'spawn',
       project_id: granted,
@@ -175,7 +175,7 @@ describe('a token that a session mints', () => {
     await end(booted, session_id)
   })
 
-  test('dies with the token behind the session, at once, as the key does', async () => {
+  test('ends with the token behind the session, at once, as the key does', async () => {
     const parent = await mint(booted, 'admin')
     const spawner = await withToken(booted, parent.token)
     const spawning = { action: 'spawn', project_id: granted, prompt: 'sleep 900', new_session: true }
@@ -256,7 +256,7 @@ describe('what a session leaves behind', () => {
     expect(await booted.ok('schedule', adopted)).toMatchObject({ enabled: true, disabled_reason: null })
   })
 
-  test('its key is not brought back by its container, which says that it runs', async () => {
+  test('its key is not restored by its container, which claims that it runs', async () => {
     const project_id = await booted.project()
     const one = await droid(booted, project_id, { api_scope: `project:${project_id}` })
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 0 })

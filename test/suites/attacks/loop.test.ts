@@ -3,9 +3,9 @@
 // answered meanwhile.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { asked, attackingCaller, type Schema, tools } from '../../fixtures/attacking-caller.ts'
+import { asked, attackingCaller, type Schema, tools } from '../../fixtures/attacks/attacking-caller.ts'
 import { type Droid, dialAs, droid } from '../../fixtures/droid-socket.ts'
-import { expectHealthy, latenciesDuring } from '../../fixtures/latency.ts'
+import { expectHealthy, latenciesDuring } from '../../fixtures/latency/latency.ts'
 import { history } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { headersFor, resultIn, rpc, send } from '../../harness/rpc.ts'
@@ -262,7 +262,7 @@ describe('JSON', () => {
 
 describe('a schedule', () => {
   const never = '0 59 * 1 * +0#5,1#5'
-  test('that never comes to pass costs nobody else anything to find out', async () => {
+  test('that has no future occurrence delays no other caller', async () => {
     const preview = (cron_expr: string) =>
       rpc(booted.server.url, booted.server.admin_token, 'tools/call', {
         name: 'schedule',

@@ -1,14 +1,14 @@
 // What a droid may try in order to spend more than its project may, to have its provider do what its network does not
-// allow, or to get at the provider's key. Requests are written to the container's socket by hand, with the droid's own key.
+// allow, or to get at the provider's key. Requests are written to the container's socket directly, with the droid's own key.
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { createConnection } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type HostileProvider, startHostileProvider, used } from '../../fixtures/attacks/hostile-provider.ts'
 import { type Droid, droid } from '../../fixtures/droid-socket.ts'
-import { type HostileProvider, startHostileProvider, used } from '../../fixtures/hostile-provider.ts'
-import { expectHealthy, latenciesDuring } from '../../fixtures/latency.ts'
+import { expectHealthy, latenciesDuring } from '../../fixtures/latency/latency.ts'
 import { end, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
@@ -360,7 +360,7 @@ test.each([
   expect(provider.got.length).toBe(asked)
 })
 
-test('a path that is allowed is passed on in one spelling, without headers that nobody asked for', async () => {
+test('a path that is allowed is passed on in one spelling, without headers that are not on the list', async () => {
   const headers = {
     'openai-organization': 'other',
     'x-amz-target': 'x',
@@ -380,7 +380,7 @@ test('a path that is allowed is passed on in one spelling, without headers that 
 })
 
 test.each(['echo in error', 'echo in stream'])(
-  'a provider that repeats its key does not tell the droid: %s',
+  'a key that a provider repeats does not reach the droid: %s',
   async (what) => {
     const { status, headers, text } = await ask(shared, { body: told(what) })
     expect(status).toBe(what === 'echo in error' ? 401 : 200)
@@ -396,7 +396,7 @@ test.each(['echo in error', 'echo in stream'])(
   },
 )
 
-test('bodies that take long to read do not hold up the server', { timeout: 120_000 }, async () => {
+test('bodies that take long to read do not block the server', { timeout: 120_000 }, async () => {
   const megabyte = 1024 * 1024
   const filled = (size: number, piece: string) => piece.repeat(Math.floor(size / piece.length))
   const bodies = [

@@ -1,10 +1,16 @@
 // From inside a container: ways to the host, to private networks and around the rules that close them.
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:net'
+import { connect, createServer, type Server } from 'node:net'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Outside, openOutside, privateAddresses, resolverAddress } from '../../fixtures/outside.ts'
+import {
+  type Outside,
+  openOutside,
+  privateAddresses,
+  resolverAddress,
+} from '../../fixtures/network/external-host.ts'
+import { connectsFrom } from '../../fixtures/network/probe.ts'
 import { type Booted, boot, containerOf, docker, each, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -59,6 +65,19 @@ async function forgetExceptions(booted: Booted, project_id: string): Promise<voi
       await run('iptables', ['-w', '5', '-t', table, ...rule])
 }
 
+/** From this machine, which no rule holds back: the control of a probe that has to fail. */
+const hostConnects = async (host: string, port: number): Promise<boolean> => {
+  const socket = connect({ host, port, timeout: 2000 })
+  try {
+    await Promise.race([once(socket, 'connect'), once(socket, 'timeout').then(() => Promise.reject())])
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
+  }
+}
+
 const connects = async (booted: Booted, project_id: string, host: string, port = outside.port) =>
   (await booted.exec(project_id, `timeout 3 bash -c '</dev/tcp/${host}/${port}'`)).exit_code === 0
 
@@ -102,31 +121,23 @@ describe('an open network', () => {
 
   test('does not reach a private address by another spelling', async () => {
     const address = privateAddresses['a private address (192.168/16)']
-    const number = address.split('..').reduce((sum, part) => sum * 256 + Number(part), 0)
-    const spellings = [String(number), `0x${number.toString(16)}`, `::ffff:${address}`]
-    for (const host of spellings) {
-      const command = [
-        'curl',
-        '--silent',
-        '--max-time',
-        '3',
-        `http://${host.includes(':') ? `[${host}]` : host}:${outside.port}/`,
-      ]
-      const before = outside.heard().length
-      expect((await plain.exec(open_id, command)).exit_code, host).not.toBe(0)
-      expect(outside.heard().length, host).toBe(before)
+    const spellings = (of: string) => {
+      const number = of.split('.').reduce((sum, part) => sum * 256 + Number(part), 0)
+      return [String(number), `0x${number.toString(16)}`, `[::ffff:${of}]`]
     }
-    // The same spelling of what may be reached is reached.
-    const open = outside.public_address.split('..').reduce((sum, part) => sum * 256 + Number(part), 0)
-    await plain.exec(open_id, [
-      'curl',
-      '--silent',
-      '--http0.9',
-      '--max-time',
-      '3',
-      `http://${open}:${outside.port}/`,
-    ])
-    expect(outside.heard().at(-1)).toBe(`tcp ${outside.public_address}`)
+    const fetchFrom = async (host: string) => {
+      const url = `http://${host}:${outside.port}/`
+      return (await plain.exec(open_id, ['curl', '--silent', '--http0.9', '--max-time', '3', url])).exit_code
+    }
+    expect(await outside.answers(address)).toBe(true)
+    const before = outside.heard().length
+    for (const host of spellings(address)) expect(await fetchFrom(host), host).not.toBe(0)
+    expect(outside.heard().length).toBe(before)
+    // The control: a public address is reached by each of the spellings.
+    for (const host of spellings(outside.public_address)) expect(await fetchFrom(host), host).toBe(0)
+    await until(() => outside.heard().length === before + 3, {
+      what: 'the host outside was reached three times',
+    })
   })
 
   test('does not reach what only another server on the same engine is allowed to', async () => {
@@ -144,6 +155,7 @@ describe('an open network', () => {
     const { stdout } = await lenient.exec(lenient_id, ['getent', 'ahostsv4', 'anything.example'])
     expect(stdout).toContain(outside.public_address)
     expect(outside.heard().filter((line) => line === 'dns').length).toBeGreaterThan(before)
+    expect(await outside.answers(resolverAddress), 'the other port answers this machine').toBe(true)
     expect(await connects(lenient, lenient_id, resolverAddress)).toBe(false)
     expect(await connects(plain, open_id, resolverAddress)).toBe(false)
   })
@@ -161,14 +173,19 @@ describe('the ranges that the config allows', () => {
   })
 
   test('open nothing else', async () => {
-    for (const [kind, address] of closed)
+    expect(await connects(lenient, lenient_id, allowed), 'the control').toBe(true)
+    for (const [kind, address] of closed) {
+      expect(await outside.answers(address), `${kind} answers this machine`).toBe(true)
       expect(await connects(lenient, lenient_id, address), kind).toBe(false)
+    }
   })
 
   test('are not for an internal network', async () => {
     const project_id = await started(lenient, 'internal')
-    for (const address of [allowed, carrier, outside.public_address])
+    for (const address of [allowed, carrier, outside.public_address]) {
+      expect(await connects(lenient, lenient_id, address), `${address} from an open network`).toBe(true)
       expect(await connects(lenient, project_id, address), address).toBe(false)
+    }
   })
 
   test('do not open the host, also when they name every address', async () => {
@@ -177,12 +194,14 @@ describe('the ranges that the config allows', () => {
     let project_id: string | undefined
     try {
       project_id = await started(everything, 'open')
-      // Not link-local: a server of an earlier release on this engine would keep that closed for all.
-      for (const [kind, address] of kinds.filter(([, one]) => !one.startsWith('169.254.')))
+      // Also the control of every probe of these addresses that fails elsewhere: from a container it can succeed.
+      for (const [kind, address] of kinds)
         expect(await connects(everything, project_id, address), kind).toBe(true)
       const near = outside.public_address.replace(/\d+$/, (last) => String(Number(last) - 1))
-      for (const address of [await gatewayOf(everything, project_id), near])
+      for (const address of [await gatewayOf(everything, project_id), near]) {
+        expect(await hostConnects(address, port), `${address} answers this machine`).toBe(true)
         expect(await connects(everything, project_id, address, port), address).toBe(false)
+      }
     } finally {
       server.close()
       if (project_id) await forgetExceptions(everything, project_id)
@@ -193,11 +212,14 @@ describe('the ranges that the config allows', () => {
 
 describe('an internal network', () => {
   test('reaches no address at all', async () => {
-    for (const address of [outside.public_address, ...Object.values(privateAddresses)])
+    expect(await connects(plain, open_id, outside.public_address), 'from an open network').toBe(true)
+    for (const address of [outside.public_address, ...Object.values(privateAddresses)]) {
+      expect(await outside.answers(address), `${address} answers this machine`).toBe(true)
       expect(await connects(plain, internal_id, address), address).toBe(false)
+    }
   })
 
-  test('gets no name resolved, and no question leaves it', async () => {
+  test('resolves no name, and no query leaves it', async () => {
     const project_id = await started(lenient, 'internal')
     const asked = () => outside.heard().filter((line) => line === 'dns').length
     await lenient.exec(lenient_id, ['getent', 'ahostsv4', 'control.example'])
@@ -206,7 +228,7 @@ describe('an internal network', () => {
     const { exit_code } = await lenient.exec(project_id, ['getent', 'ahostsv4', 'secret.example'])
     expect(exit_code).not.toBe(0)
     expect(asked()).toBe(before)
-    // An address that is nobody's, so that the engine does not ask from the host, where there would be an answer.
+    // An unassigned address, so that the engine does not ask from the host, where there would be an answer.
     const { HostConfig } = await (await containerOf(lenient.server, project_id)).inspect()
     expect(HostConfig.Dns).toEqual(['192.0.0.8'])
   })
@@ -221,8 +243,12 @@ describe('the rules', () => {
       'setsid git daemon --reuseaddr --port=9418 --base-path=/tmp </dev/null >/dev/null 2>&1 &',
     )
     await until(() => connects(plain, neighbour_id, '127.0.0.1', 9418), { what: 'the other project listens' })
-    const { NetworkSettings } = await (await containerOf(plain.server, neighbour_id)).inspect()
+    const container = await containerOf(plain.server, neighbour_id)
+    const { NetworkSettings } = await container.inspect()
     const neighbour = Object.values(NetworkSettings.Networks)[0]!.IPAddress
+    const own = (await networkOf(plain, neighbour_id)).Name
+    expect(await connectsFrom(container, own, neighbour, 9418), 'from its own network').toBe(true)
+    expect(await outside.answers(address), 'the private address answers this machine').toBe(true)
     const knock = (host: string, port: number) =>
       `(end=$((SECONDS+5)); n=0; while [ $SECONDS -lt $end ]; do (</dev/tcp/${host}/${port}) 2>/dev/null && echo "${host}: through"; n=$((n+1)); done; echo "${host}: $n tries") &`
     const doors = [

@@ -3,11 +3,11 @@
 import { constants, setPriority } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { tools } from '../../fixtures/attacking-caller.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
+import { tools } from '../../fixtures/attacks/attacking-caller.ts'
+import { events } from '../../fixtures/attacks/held-request.ts'
 import { type Droid, dialAs, droid } from '../../fixtures/droid-socket.ts'
-import { events } from '../../fixtures/held-request.ts'
-import { expectHealthy, latenciesDuring } from '../../fixtures/latency.ts'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { expectHealthy, latenciesDuring } from '../../fixtures/latency/latency.ts'
 import { spawn, untilSaid } from '../../fixtures/sessions.ts'
 import { type Booted, boot, each } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
@@ -72,13 +72,13 @@ test('others are answered during all attacks together', { timeout: 180_000 }, as
     { wait_seconds: 0, new_session: true },
   )
   await untilSaid(booted, printing.session_id, 'line 1\n')
-  // Wrong at the last property, so that all are looked at and nobody is asked.
+  // Wrong at the last property, so that all are checked and no caller is asked.
   const wide = Object.fromEntries(Array.from({ length: 1200 }, (_, at) => [`k${at}`, at === 1199 ? 1 : 'x']))
 
   let streams = 0
   let calls = 0
   const latencies = await latenciesDuring(booted, elsewhere, async () => {
-    // Whoever attacks has machines of his own: what it costs this process is not taken from the server.
+    // An attacker has machines of its own: its load is not taken from the server.
     setPriority(constants.priority.PRIORITY_LOW)
     const ends = Date.now() + attack_ms
     const work = [
@@ -102,6 +102,7 @@ test('others are answered during all attacks together', { timeout: 180_000 }, as
         if (one.status === 200) streams += 1
         return one
       }).then(async (held) => {
+        // The streams stay open for as long as the attack lasts.
         await pause(Math.max(0, ends - Date.now()))
         for (const one of held) one.close()
         return 0

@@ -5,9 +5,9 @@ import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Outside, openOutside, privateAddresses } from '../../fixtures/outside.ts'
+import { makeUser, type SystemUser } from '../../fixtures/attacks/system-user.ts'
+import { type Outside, openOutside, privateAddresses } from '../../fixtures/network/external-host.ts'
 import { end, history, spawn, textOf, untilStatus } from '../../fixtures/sessions.ts'
-import { makeUser, type SystemUser } from '../../fixtures/system-user.ts'
 import { type Booted, boot, containerOf, docker, inEngine, onDisk } from '../../harness/booted.ts'
 import { runCli } from '../../harness/cli.ts'
 import { freePort } from '../../harness/free-port.ts'
@@ -107,7 +107,7 @@ describe('in a container', () => {
     expect({ uid, gid }).toEqual({ uid: 1000, gid: 1000 })
   })
 
-  test("an image's own groups are not given to exec, whoever it names", async () => {
+  test("an image's own groups are not given to exec, for any user that it names", async () => {
     expect(await beside(['id', '-G'], 'droid')).toContain('6')
     for (const user of [undefined, '1000', '1000:1000', 'droid'])
       expect((await booted.exec(grouped_id, ['id', '-G'], user ? { user } : {})).stdout, user).toBe('1000\n')
@@ -258,7 +258,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     }
   }
 
-  test('says how to run without root, and asks nothing of who cannot answer', async () => {
+  test('prints how to run without root, and does not prompt without a terminal', async () => {
     await withUp(newHome(), [], async (said, pid) => {
       expect(said).toContain('./oubliette up --user NAME')
       expect(said).not.toContain('Name of that user')
@@ -266,7 +266,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     })
   })
 
-  test('asks who has a terminal', async () => {
+  test('prompts on a terminal', async () => {
     const home = newHome()
     const program = join(import.meta.dirname, '../../../cmd/oubliette-server/main.ts')
     const child = execute(
@@ -288,7 +288,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     await expect(lstat(home)).rejects.toThrow('ENOENT')
   })
 
-  test('runs the server as the user that it is told, with nothing of root left', async () => {
+  test('runs the server as the configured user, with no privilege of root left', async () => {
     const home = join(newHome(), 'below')
     await withUp(home, ['--user', user.name], async (said, pid) => {
       expect(said).not.toContain('runs as root')
@@ -300,7 +300,7 @@ describe('up as root', { timeout: 180_000 }, () => {
         expect(status).toMatch(new RegExp(`^${name}:(\\s+${id}){4}$`, 'm'))
       expect(status).toMatch(/^Cap(Prm|Eff):\s+0+$/m)
       expect(status).not.toMatch(/^Groups:(.*\s)?0\s/m)
-      for (const name of ['..', ...(await readdir(home))])
+      for (const name of ['.', ...(await readdir(home))])
         expect((await lstat(join(home, name))).uid, name).toBe(user.uid)
     })
   })
@@ -312,7 +312,7 @@ describe('up as root', { timeout: 180_000 }, () => {
     const { code, stderr } = await runCli(['up', '--user', user.name], { OUBLIETTE_HOME: home })
     expect(code).toBe(1)
     expect(stderr).toContain('holds data of another user (uid 0)')
-    for (const name of ['..', 'admin.token']) expect((await lstat(join(home, name))).uid).toBe(0)
+    for (const name of ['.', 'admin.token']) expect((await lstat(join(home, name))).uid).toBe(0)
   })
 
   test('does not follow a link in place of the home', async () => {

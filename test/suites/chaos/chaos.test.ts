@@ -1,8 +1,16 @@
-// The daemon is killed again and again while sessions run, and while they are spawned, spoken to and ended.
+// The daemon is killed again and again while sessions run, and while they are spawned, messaged and ended.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { allEvents, call, expectNumbered, expectTurnsEnded, insist, numbered } from '../../fixtures/chaos.ts'
+import {
+  allEvents,
+  call,
+  expectNumbered,
+  expectTurnsEnded,
+  insist,
+  numbered,
+} from '../../fixtures/chaos/chaos.ts'
 import { type Booted, boot, inEngine, onDisk } from '../../harness/booted.ts'
+import { seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
 
 const long = Boolean(process.env.OUBLIETTE_TEST_CHAOS)
@@ -39,6 +47,7 @@ async function untilReattached(session_ids: string[]): Promise<void> {
 test(`nothing is lost, doubled or left over when the daemon is killed ${rounds} times`, {
   timeout: rounds * 20_000,
 }, async () => {
+  const random = seeded('kills of the daemon')
   const steady: string[] = []
   for (const [at, interval] of [0.01, 0.02, 0.05, 0.1].entries()) {
     const args = spawnArgs(projects[at % 2]!, `steady-${at}`, numbered(`all`, interval))
@@ -48,7 +57,7 @@ test(`nothing is lost, doubled or left over when the daemon is killed ${rounds} 
   const spawned = new Map<string, string>()
   const ending: string[] = []
   for (let round = 0; round < rounds; round++) {
-    // What is under way when the blow falls; whether it was taken is seen afterwards.
+    // Calls that are under way at the kill; whether they took effect is seen afterwards.
     const project_id = projects[round % 2]!
     const key = `round-${round}`
     const work = `echo ${key} >> did; sleep 0.1; echo done`
@@ -58,7 +67,8 @@ test(`nothing is lost, doubled or left over when the daemon is killed ${rounds} 
       call(booted, 'session', session('message', { session_id: spoken, message: `echo m-${round} >> said` })),
       ...(victim ? [call(booted, 'session', session('end', { session_id: victim, wait_seconds: 5 }))] : []),
     ].map((asked) => asked.catch(() => undefined))
-    await pause(Math.random() ** 2 * 300)
+    // The instant of the kill is what varies.
+    await pause(random.fraction() ** 2 * 300)
     await booted.server.restart('SIGKILL')
     await untilReattached(steady)
     await Promise.all(under)

@@ -1,9 +1,9 @@
 // The engine itself is killed and started again. Everything on this machine that runs in it is touched, so this is only
-// done when somebody asks for it: ./oubliette test --chaos
+// done on request: ./oubliette test --chaos
 import { spawn as spawnProcess } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { numbered } from '../../fixtures/chaos.ts'
+import { numbered } from '../../fixtures/chaos/chaos.ts'
 import {
   completionOf,
   expectGapFree,
@@ -27,7 +27,7 @@ const answers = () =>
 let booted: Booted
 let project_id: string
 
-/** With the same arguments as before, as whoever looks after it would do. */
+/** With the same arguments as before, as a service manager would do. */
 async function startEngine(command: string[]): Promise<void> {
   for (let attempt = 0; attempt < 5; attempt++) {
     await rm(pidFile, { force: true })

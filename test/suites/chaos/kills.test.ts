@@ -6,9 +6,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createCaller, tool } from '../../../examples/oubliette-caller.ts'
 import { layoutOf } from '../../../internal/manager/workspace/layout.ts'
-import { callingDroid } from '../../fixtures/calling-droid.ts'
-import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos.ts'
-import { type Kill, kills, processesIn } from '../../fixtures/faults.ts'
+import { callingDroid } from '../../fixtures/agents/caller-tool-droid.ts'
+import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos/chaos.ts'
+import { type Kill, kills, processesIn } from '../../fixtures/chaos/faults.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { type Random, seeded } from '../../harness/random.ts'
 import { rpc } from '../../harness/rpc.ts'
@@ -141,6 +141,7 @@ test(`nothing is lost, left over or without its audit row through ${rounds} kill
     const change = await changeOf(round)
     changes.push(change)
     const under = beginWork(change, random)
+    // The instant of the kill is what varies.
     await pause(random.below(300))
     const kind = kinds[round] ?? random.of(kinds)
     await kills[kind](booted.server)

@@ -1,8 +1,8 @@
 // More real agents than a container has memory for, with the server killed under them: none is killed by the kernel, each
 // gets its turns. Slow, and in need of the agents' images: `./oubliette test --chaos`.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type AgentWorld, agentWorld } from '../../fixtures/agents.ts'
-import { allEvents, call, expectTurnsEnded, insist } from '../../fixtures/chaos.ts'
+import { type AgentWorld, agentWorld } from '../../fixtures/agents/agents.ts'
+import { allEvents, call, expectTurnsEnded, insist } from '../../fixtures/chaos/chaos.ts'
 import { docker } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 import { prompt } from '../../models/script.ts'

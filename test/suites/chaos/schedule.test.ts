@@ -2,7 +2,7 @@
 // taken over by the next server at once, instead of making the schedule skip until its lease has ended.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { insist } from '../../fixtures/chaos.ts'
+import { insist } from '../../fixtures/chaos/chaos.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
@@ -30,6 +30,7 @@ test(`a schedule that skips goes on running through ${rounds} kills`, {
     overlap_behavior: 'skip',
   })
   for (let round = 0; round < rounds; round++) {
+    // The instant of the kill is what varies, from within one run to between two.
     await pause(700 + random.below(1500))
     await booted.server.restart('SIGKILL')
   }

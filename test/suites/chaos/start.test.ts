@@ -6,8 +6,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { stopEmbedded } from '../../../internal/store/embedded/embedded.ts'
-import { type Kill, kill, kills, postgresOf } from '../../fixtures/faults.ts'
+import { type Kill, kill, kills, postgresOf } from '../../fixtures/chaos/faults.ts'
 import { uniqueName } from '../../harness/booted.ts'
 import { freePort } from '../../harness/free-port.ts'
 import { seeded } from '../../harness/random.ts'
@@ -84,7 +83,6 @@ test(`a first start that is cut short at any instant ${first_rounds} times leave
       expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
     } finally {
       await server.stop()
-      await stopEmbedded(home)
       await rm(home, { recursive: true, force: true })
     }
   }

@@ -1,8 +1,8 @@
 // Parts of the system are stopped (SIGSTOP, a paused container, a full disk) and go on later. What hangs is named within
 // its deadline, nothing waits for it longer, and nothing is lost when it goes on.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos.ts'
-import { postgresOf, signal, supervisorOf } from '../../fixtures/faults.ts'
+import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos/chaos.ts'
+import { postgresOf, signal, supervisorOf } from '../../fixtures/chaos/faults.ts'
 import { type Booted, boot, containerOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -78,7 +78,7 @@ const exec = (id: string, command: string) => ({
 })
 
 describe.each(Array.from({ length: rounds }, (_, at) => at))('round %i', { timeout: 120_000 }, (round) => {
-  test('PostgreSQL that is stopped is named, calls are refused in time, and all goes on with it', async () => {
+  test('PostgreSQL that is stopped is named, calls are refused in time, and calls work again when it continues', async () => {
     const name = `postgres-${round}`
     const session_id = await steady(project_id, name)
     await untilGoesOn(session_id)
@@ -114,7 +114,7 @@ describe.each(Array.from({ length: rounds }, (_, at) => at))('round %i', { timeo
     expect(await untilWhole(project_id, name, session_id)).toBeGreaterThan(0)
   })
 
-  test('a supervisor that is stopped is named, and holds no one else', async () => {
+  test('a supervisor that is suspended is named, and delays no other', async () => {
     const name = `supervisor-${round}`
     const session_id = await steady(project_id, name)
     const calm_id = await steady(other_id, name)
@@ -139,7 +139,7 @@ describe.each(Array.from({ length: rounds }, (_, at) => at))('round %i', { timeo
     expect(await untilWhole(other_id, name, calm_id)).toBeGreaterThan(0)
   })
 
-  test('a server that is stopped goes on as if nothing had been', async () => {
+  test('a server that was suspended continues without loss', async () => {
     const name = `server-${round}`
     const session_id = await steady(project_id, name)
     await untilGoesOn(session_id)

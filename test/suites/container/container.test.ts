@@ -81,7 +81,7 @@ describe('start', () => {
     expect((await booted.exec(project_id, 'echo ok')).stdout).toBe('ok\n')
   })
 
-  test('of an image that the engine does not have says so, and another image mends it', async () => {
+  test('of an image that the engine does not have fails with the reason, and another image fixes it', async () => {
     const project_id = await booted.project({ image: 'no/such:image' })
     const fault = await booted.fault('container', { action: 'start', project_id })
     expect(fault).toMatchObject({ kind: 'not_found', message: expect.stringContaining('no/such:image') })
@@ -96,7 +96,7 @@ describe('start', () => {
 })
 
 describe('stop', () => {
-  test('ends it, can be repeated, and a start brings the same one back', async () => {
+  test('ends it, can be repeated, and a start restarts the same one', async () => {
     const project_id = await booted.project()
     const { container_id } = await start(project_id)
     await booted.exec(project_id, 'echo kept > file')
@@ -109,7 +109,7 @@ describe('stop', () => {
     expect((await booted.exec(project_id, 'cat file')).stdout).toBe('kept\n')
   })
 
-  test('of a container that never was is no error', async () => {
+  test('of a container that never existed is no error', async () => {
     const project_id = await booted.project()
     expect(await stop(project_id)).toEqual({ project_id, status: 'stopped' })
     expect(await get(project_id)).toMatchObject({ status: 'absent' })
@@ -134,7 +134,7 @@ describe('limits', () => {
     expect(await memory()).toBe(192)
   })
 
-  test('of memory kill who asks for more, and the exit code says it', async () => {
+  test('of memory kill a process that asks for more, and the exit code shows it', async () => {
     const project_id = await booted.project({ limits: { memory_mb: 128 } })
     await start(project_id)
     const { exit_code, stdout } = await booted.exec(
@@ -177,7 +177,7 @@ describe('logs', () => {
     const project_id = await booted.project()
     await start(project_id)
     await booted.exec(project_id, 'for i in $(seq 50); do echo line-$i; done > /proc/1/fd/1')
-    // The supervisor says so when it is connected, which may be before or after the lines; then the log is at rest.
+    // The supervisor logs that it is connected, before or after the lines; then the log is complete.
     const all = await until(
       async () => {
         const lines = texts(await logs(project_id, { tail: 1000 }))
@@ -208,7 +208,7 @@ describe('logs', () => {
       },
       { onprogress: ({ message }) => heard.push(message ?? '') },
     )
-    // Written again and again, since nobody says when the following has begun.
+    // Written repeatedly, since nothing shows when the following has begun.
     await until(
       async () => {
         await booted.exec(project_id, 'echo heard-live > /proc/1/fd/1')
@@ -220,7 +220,7 @@ describe('logs', () => {
     expect(texts(structuredContent as { lines: { text: string }[] })).toContain('heard-live')
   })
 
-  test('of a container that never was are not found', async () => {
+  test('of a container that never existed are not found', async () => {
     const project_id = await booted.project()
     expect(await booted.fault('container', { action: 'logs', project_id })).toMatchObject({
       kind: 'not_found',

@@ -29,7 +29,7 @@ const storeOf = (id: string) => join(layoutOf(booted.server.home).droidHome(id),
 const fileOf = (id: string, exec_id: string, name: string) => join(storeOf(id), exec_id, name)
 
 describe('a detached command', () => {
-  test('is answered at once and tells its output, its streams and its end afterwards', async () => {
+  test('is answered at once, and its output, streams and end are read afterwards', async () => {
     const from = performance.now()
     const exec_id = await detach(booted, project_id, 'echo out; echo err >&2; sleep 2; echo é; exit 3')
     expect(performance.now() - from).toBeLessThan(1800)
@@ -46,7 +46,7 @@ describe('a detached command', () => {
     expect(await statusOf(booted, exec_id)).toMatchObject({ stdout_bytes: 7, stderr_bytes: 4, reason: null })
   })
 
-  test('that cannot be started says why: at once for its directory, in its output for its program', async () => {
+  test('that cannot be started reports the reason: at once for its directory, in its output for its program', async () => {
     const request = { action: 'exec', project_id, command: 'true', detach: true, working_dir: '/nowhere' }
     expect(await booted.fault('container', request)).toMatchObject({
       kind: 'invalid',
@@ -197,7 +197,7 @@ describe('bounds', () => {
 })
 
 describe('a hostile container', () => {
-  test('that puts something else in the place of stored output gains nothing', async () => {
+  test('that replaces stored output gains nothing', async () => {
     const canary = join(booted.server.home, 'canary')
     await writeFile(canary, 'CANARY')
     const exec_id = await detach(booted, project_id, 'echo honest')
@@ -228,7 +228,7 @@ describe('a hostile container', () => {
     expect((await read()).stdout).toBe('forged\n')
   })
 
-  test('that puts pipes where its supervisor writes does not hold it up', async () => {
+  test('that puts pipes where its supervisor writes does not block it', async () => {
     const planting =
       'cd ~/.oubliette/execs/$OUBLIETTE_EXEC_ID && mkfifo exec.json.new stdout && echo hello; echo ok >&2'
     const exec_id = await detach(booted, project_id, planting)
@@ -237,7 +237,7 @@ describe('a hostile container', () => {
     expect((await booted.exec(project_id, 'echo still here')).stdout).toBe('still here\n')
   })
 
-  test('that forges records keeps its supervisor, and the records count for nothing', async () => {
+  test('that forges records keeps its supervisor, and the records are ignored', async () => {
     const other = await booted.project()
     const exec_id = await detach(booted, other, ['sleep', '52008'])
     await untilLiving(booted, other, 'sleep 52008', 1)
@@ -258,7 +258,7 @@ describe('a hostile container', () => {
     const row = await statusOf(booted, exec_id)
     expect(row).toMatchObject({ exit_code: null })
     expect(Date.parse(row.ended_at)).toBeLessThanOrEqual(Date.now() + 1000)
-    // Nor does it matter what stands in the place of all of them.
+    // Nor does it matter what replaces all of them.
     await container('stop', { project_id: other, grace_seconds: 0 })
     await chmod(join(storeOf(other), 'locked'), 0o700)
     await rm(storeOf(other), { recursive: true })
@@ -299,7 +299,7 @@ describe('a hostile container', () => {
     expect(result).toMatchObject({ unknown_execs: [victim] })
     await dialled.ask('execs_ended', { execs: [end(victim), end(own)] })
     expect(await statusOf(booted, victim)).toMatchObject({ status: 'running', reason: null })
-    // Its own it may tell as it likes.
+    // It may report its own as it likes.
     expect(await statusOf(booted, own)).toMatchObject({ status: 'exited', reason: 'forged' })
     for (const execs of [[], [{ ...end(own), status: 'running' }], [end('../x')], Array(1001).fill(end(own))])
       expect((await dialled.ask('execs_ended', { execs })).error?.message).toMatch(/execs_ended/)

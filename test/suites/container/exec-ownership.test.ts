@@ -1,5 +1,5 @@
 // Each command in a container has one owner, the container's supervisor: its deadline holds without a server, it ends with
-// the call that waits for it, and a supervisor that hangs holds nobody up.
+// the call that waits for it, and a supervisor that hangs delays no other call.
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -92,7 +92,7 @@ describe('a container that does not run', () => {
     expect(textOf(await history(booted, session_id))).toBe('from a droid\n')
   })
 
-  test('and cannot, because its image runs no supervisor, says so', async () => {
+  test('and cannot, because its image runs no supervisor, fails with the reason', async () => {
     const empty = await mkdtemp(join(tmpdir(), 'oub-empty-'))
     await writeFile(join(empty, 'nothing'), 'no program')
     const image = `oubliette-test/empty:${randomUUID()}`
@@ -143,7 +143,7 @@ describe.concurrent('a supervisor', () => {
     })
   })
 
-  test('that hangs holds no exec beyond its time, is given up, and goes on where it was', {
+  test('that hangs delays no exec beyond its deadline, is given up, and continues when it answers', {
     timeout: 90_000,
   }, async () => {
     const project_id = await booted.project()
@@ -200,7 +200,7 @@ describe.concurrent('a command that takes its time', () => {
     expect(numbers).toEqual([...new Set(numbers)].toSorted((a, b) => a - b))
   }
 
-  test.each(['2025', '2026'])('tells its output as progress to a client of the %s era', async (era) => {
+  test.each(['2025', '2026'])('reports its output as progress to a client of the %s era', async (era) => {
     const mode = era === '2025' ? ('legacy' as const) : { pin: '2026-07-28' }
     const client = new Client({ name: 'patient', version: '1' }, { versionNegotiation: { mode } })
     const headers = { authorization: `Bearer ${booted.server.admin_token}` }
@@ -216,7 +216,7 @@ describe.concurrent('a command that takes its time', () => {
     await client.close()
   })
 
-  test('tells its output as progress to the tools of a droid', async () => {
+  test('reports its output as progress to the tools of a droid', async () => {
     const one = await droid(booted, project_id, { api_scope: `project:${project_id}` })
     const client = new Client({ name: 'droid', version: '1' })
     await client.connect(new StdioClientTransport({ ...clientCommand, env: clientEnv(one) }))
@@ -230,7 +230,7 @@ describe.concurrent('a command that takes its time', () => {
     await booted.ok('session', { action: 'end', session_id: one.session_id })
   })
 
-  test('and prints without end tells a bounded part of it', async () => {
+  test('and prints without end reports a bounded part of it', async () => {
     const updates: Progress[] = []
     const { structuredContent } = await booted.client().client.callTool(
       {

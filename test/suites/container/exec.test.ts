@@ -34,7 +34,7 @@ describe('a command', () => {
     expect((await exec(['printf', '%s|', 'a b', '$HOME', '*'])).stdout).toBe('a b|$HOME|*|')
   })
 
-  test('starts in the default workspace, or where it is told', async () => {
+  test('starts in the default workspace, or in the one that is named', async () => {
     expect((await exec('pwd')).stdout).toBe('/workspaces/default\n')
     expect((await exec('pwd', { working_dir: '/tmp' })).stdout).toBe('/tmp\n')
     expect((await exec(['pwd'], { working_dir: '/usr/bin' })).stdout).toBe('/usr/bin\n')
@@ -71,14 +71,14 @@ describe('a command', () => {
     expect((await exec(['/etc/passwd'])).exit_code).toBe(126)
   })
 
-  test('that a signal ended says so by its exit code', async () => {
+  test('that a signal ended has the exit code of the signal', async () => {
     expect((await exec('kill -9 $$')).exit_code).toBe(137)
     expect((await exec('kill -TERM $$')).exit_code).toBe(143)
   })
 })
 
 describe('output', () => {
-  test('beyond the limit is cut, and the answer says so; the command is not held up', async () => {
+  test('beyond the limit is truncated, and the answer marks it; the command is not blocked', async () => {
     const { stdout, truncated, exit_code, stderr } = await exec(
       'head -c 5000000 /dev/zero | tr "\\0" x; echo done >&2',
     )
@@ -116,7 +116,7 @@ describe('output', () => {
 const living = async (seconds: number) => (await exec(['pgrep', '-fc', `^sleep ${seconds}$`])).stdout.trim()
 
 describe('the end of a command', () => {
-  test('comes in time, with all that it started, wherever that moved itself', async () => {
+  test('comes in time, with all that it started, in any process group or session', async () => {
     const tree = [
       'sleep 41001 & ',
       '(setsid sleep 41001 </dev/null >/dev/null 2>&1 &) ; ',

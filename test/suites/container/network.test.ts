@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import { connect, createServer, type Server } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Outside, openOutside, privateAddresses } from '../../fixtures/outside.ts'
+import { type Outside, openOutside, privateAddresses } from '../../fixtures/network/external-host.ts'
+import { connectsFrom } from '../../fixtures/network/probe.ts'
 import { type Booted, boot, containerOf, docker, each, inEngine, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -69,8 +70,9 @@ describe.each(modes)('with network %s', (mode) => {
     const gateway = subnet?.replace(/(\d+)\/28$/, (_, last) => String(Number(last) + 1))
     if (mode !== 'none') expect(addresses).toContain(gateway)
     const before = reached
-    // From the host itself it answers, so what follows is not for want of a listener.
-    await until(async () => (await fetchPort(addresses[0]!)) && reached > before, { what: 'it listens' })
+    // The control: each of the addresses answers the host itself.
+    for (const address of addresses) expect(await fetchPort(address), address).toBe(true)
+    await until(() => reached === before + addresses.length, { what: 'the listener was reached by each' })
     const heard = reached
     const reachable = await each(addresses, 4, async (address) =>
       (await connects(project_id, address, port)) ? address : undefined,
@@ -82,7 +84,8 @@ describe.each(modes)('with network %s', (mode) => {
   test('a link-local address cannot be reached, a public one only from an open network', async () => {
     const project_id = projects.get(mode)!
     const address = privateAddresses['a link-local address (169.254/16)']
-    expect(await outside.answers(address), 'it answers this machine').toBe(true)
+    const like = await containerOf(booted.server, project_id)
+    expect(await connectsFrom(like, 'bridge', address, outside.port), "from Docker's own bridge").toBe(true)
     expect(await connects(project_id, address, outside.port)).toBe(false)
     expect(await connects(project_id, outside.public_address, outside.port)).toBe(mode === 'open')
   })
@@ -92,6 +95,9 @@ describe.each(modes)('with network %s', (mode) => {
     for (const other of modes.filter((name) => name !== mode && name !== 'none')) {
       const address = await addressOf(projects.get(other)!)
       expect(address).toMatch(/^10\./)
+      const like = await containerOf(booted.server, projects.get(other)!)
+      const own = (await networkOf(projects.get(other)!))!.Name
+      expect(await connectsFrom(like, own, address, 9418), `from the network of ${other}`).toBe(true)
       expect(await connects(project_id, address, 9418), `${mode} → ${other}`).toBe(false)
     }
   })
@@ -146,7 +152,7 @@ test('another mode takes effect with a recreate', async () => {
   }
 })
 
-test('forty projects with networks of their own live side by side, and leave none behind', {
+test('forty projects run at the same time with networks of their own, and leave none behind', {
   timeout: 120_000,
 }, async () => {
   const from = performance.now()

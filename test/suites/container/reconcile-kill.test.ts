@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Booted, boot, docker, inEngine, instanceOf, onDisk, uniqueName } from '../../harness/booted.ts'
+import { type Random, seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
 
 const rounds = 20
@@ -17,13 +18,11 @@ afterAll(() => booted?.stop())
 type Told = { id: string; running: boolean | undefined; gone: boolean | undefined }
 const told = new Map<string, Told>()
 
-const pick = <T>(items: T[]): T | undefined => items[Math.floor(Math.random() * items.length)]
-
 /** Makes, starts, stops and deletes until the server is gone. */
-async function work(over: () => boolean): Promise<void> {
+async function work(random: Random, over: () => boolean): Promise<void> {
   while (!over()) {
-    const known = pick([...told.values()].filter(({ gone }) => gone === false))
-    const chance = Math.random()
+    const known = random.of([...told.values()].filter(({ gone }) => gone === false)) as Told | undefined
+    const chance = random.fraction()
     try {
       if (!known || chance < 0.35) {
         const network = chance < 0.1 ? 'internal' : 'none'
@@ -78,14 +77,16 @@ async function disagreements(): Promise<string[]> {
   ]
 }
 
-test(`killed ${rounds} times in the middle of things, the server loses nothing and leaves nothing`, {
+test(`killed ${rounds} times during work, the server loses nothing and leaves nothing`, {
   timeout: 240_000,
 }, async () => {
+  const random = seeded('kills and the work under way')
   const took: number[] = []
   for (let round = 0; round < rounds; round++) {
     let over = false
-    const working = Array.from({ length: workers }, () => work(() => over))
-    await pause(Math.random() * longest_ms)
+    const working = Array.from({ length: workers }, () => work(random.fork(), () => over))
+    // The instant of the kill is what varies.
+    await pause(random.below(longest_ms))
     over = true
     await booted.server.restart('SIGKILL')
     // A new client ends the old one, and with it the calls that will never be answered.

@@ -12,7 +12,7 @@ let booted: Booted
 const foreign: { remove(options?: object): Promise<unknown> }[] = []
 
 beforeAll(async () => {
-  booted = await boot({ config: { reconcile_seconds: 1, shutdown_seconds: 8 } })
+  booted = await boot({ config: { reconcile_seconds: 1, shutdown_seconds: 5 } })
 })
 afterAll(async () => {
   for (const thing of foreign) await thing.remove({ force: true }).catch(() => undefined)
@@ -35,7 +35,7 @@ const isRunning = async (project_id: string): Promise<Docker.ContainerInspectInf
 }
 
 describe('a container that is wanted', () => {
-  test('comes back when it is removed by hand, with its workspace', async () => {
+  test('is recreated when it was removed outside Oubliette, with its workspace', async () => {
     const { project_id, container_id } = await started({ network: 'internal' })
     await booted.exec(project_id, 'echo kept > file')
     await docker.getContainer(container_id).remove({ force: true })
@@ -46,7 +46,7 @@ describe('a container that is wanted', () => {
     expect((await booted.exec(project_id, 'cat file')).stdout).toBe('kept\n')
   })
 
-  test('comes back when it is stopped by hand, or ends by itself', async () => {
+  test('is started again when it was stopped outside Oubliette, or ended by itself', async () => {
     const { project_id, container_id } = await started()
     const since = async () => (await isRunning(project_id))?.State.StartedAt
     for (const end of [
@@ -66,7 +66,7 @@ describe('a container that is wanted', () => {
     expect((await booted.exec(project_id, 'echo ok')).stdout).toBe('ok\n')
   })
 
-  test('that cannot run is given up after some tries, says why, and has a way out', async () => {
+  test('that cannot run is given up after some tries with the reason, and can be repaired', async () => {
     const empty = await mkdtemp(join(tmpdir(), 'oub-empty-'))
     await writeFile(join(empty, 'nothing'), 'no program')
     const image = `oubliette-test/empty:${randomUUID()}`
@@ -87,7 +87,7 @@ describe('a container that is wanted', () => {
 })
 
 describe('a container that is not wanted', () => {
-  test('is stopped when it is started by hand', async () => {
+  test('is stopped when it was started outside Oubliette', async () => {
     const { project_id, container_id } = await started()
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 0 })
     await docker.getContainer(container_id).start()
@@ -95,7 +95,7 @@ describe('a container that is not wanted', () => {
     expect(await get(project_id)).toMatchObject({ wanted: 'stopped' })
   })
 
-  test('that is removed by hand is known to be absent', async () => {
+  test('that was removed outside Oubliette is reported as absent', async () => {
     const { project_id, container_id } = await started()
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 0 })
     await docker.getContainer(container_id).remove({ force: true })
@@ -177,7 +177,7 @@ describe('a restart', () => {
     expect((await start(project_id)).container_id).toBe(container_id)
   })
 
-  test('brings back what ended while the server was away', async () => {
+  test('starts again what ended while the server was down', async () => {
     const { project_id, container_id } = await started()
     await booted.server.kill('SIGKILL')
     await docker.getContainer(container_id).remove({ force: true })

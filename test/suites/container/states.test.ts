@@ -3,7 +3,7 @@
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,
@@ -61,7 +61,7 @@ async function reconciled(): Promise<void> {
 }
 
 describe('a paused container', () => {
-  test('is a state of its own: calls say so, sessions wait, and unpause goes on where it was', async () => {
+  test('is a state of its own: calls report it, sessions wait, and unpause continues', async () => {
     const project_id = await running()
     const { session_id } = await spawn(
       booted,
@@ -105,7 +105,7 @@ describe('a paused container', () => {
     expect(await failures(project_id)).toBe(0)
   })
 
-  test('by hand is seen, also by a server that is killed meanwhile, and loses nothing', async () => {
+  test('outside Oubliette is detected, also by a server that is killed meanwhile, and loses nothing', async () => {
     const project_id = await running()
     const { session_id } = await spawn(booted, project_id, 'echo first')
     const container = await containerOf(booted.server, project_id)
@@ -127,7 +127,7 @@ describe('a paused container', () => {
     expect((await inEngine(project_id)).StartedAt).toBe(StartedAt)
   })
 
-  test('can be stopped, made anew and deleted', async () => {
+  test('can be stopped, recreated and deleted', async () => {
     const project_id = await running()
     await booted.ok('container', { action: 'pause', project_id })
     await booted.ok('container', { action: 'stop', project_id, grace_seconds: 1 })
@@ -254,7 +254,7 @@ describe('a socket that was deleted on the host', () => {
     expect(await dial()).toBe('connected\n')
     const { uid, mode } = await stat(socket)
     expect([uid, mode & 0o777]).toEqual([1000, 0o600])
-    // The main process dials anew when it has to.
+    // The main process reconnects when it has to.
     await (await containerOf(booted.server, project_id)).restart({ t: 1 })
     expect((await spawn(booted, project_id, 'echo served')).final_text).toBe('served\n')
   })

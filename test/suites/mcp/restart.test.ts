@@ -1,10 +1,12 @@
 // MCP sessions of the revisions before 2026-07-28 when the server is killed and started again: clients go on with the session
-// that they have, and nobody else can.
+// that they have, and no other client can.
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { bench, eventsOf } from '../../fixtures/conformance-clients.ts'
-import { connectOld, type OldClient, type Version, versions } from '../../fixtures/old-clients.ts'
+import { eventsOf } from '../../fixtures/mcp/events-of.ts'
+import { connectOld, type OldClient, type Version, versions } from '../../fixtures/mcp/old-clients.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
+import { openSession } from '../../harness/rpc.ts'
+import { bootServer } from '../../harness/server.ts'
 import { until } from '../../harness/wait.ts'
 
 type Headers = Record<string, string>
@@ -162,7 +164,7 @@ async function works(version: Version): Promise<void> {
 
 describe.each(versions)('a client of SDK %s', (version) => {
   test('lists and calls with the session that it had', () => works(version))
-  test('hears on its stream what happens later', () => hears(version, 'later'))
+  test('receives later events on its stream', () => hears(version, 'later'))
 })
 
 test.each(versions)(
@@ -179,7 +181,7 @@ test.each(versions)(
   },
 )
 
-test('what is said before a client is back waits for it, by Last-Event-ID', async () => {
+test('messages that are sent before a client is back wait for it, by Last-Event-ID', async () => {
   const session_id = await spawn('echo meanwhile')
   await booted.ok('session', { action: 'message', session_id: watched_session, message: 'echo again' })
   const headers = { ...raw.mine, accept: 'text/event-stream', 'last-event-id': last_event_id }
@@ -196,7 +198,7 @@ test('what is said before a client is back waits for it, by Last-Event-ID', asyn
 })
 
 describe('an id of a session', () => {
-  test('is taken up for the token that opened it, and for no other', async () => {
+  test('is accepted from the token that opened it, and from no other', async () => {
     expect(await statusOf({ ...raw.mine, authorization: raw.others.authorization! })).toBe(404)
     expect(await statusOf({ ...raw.others, authorization: raw.mine.authorization! })).toBe(404)
     expect(await statusOf(raw.mine)).toBe(200)
@@ -204,9 +206,8 @@ describe('an id of a session', () => {
   })
 
   test('is refused when it was deleted, made up, changed or given out by another server', async () => {
-    const elsewhere = await bench()
-    const foreign = (await elsewhere.initialize())['mcp-session-id']!
-    await elsewhere.close()
+    const elsewhere = await bootServer()
+    const foreign = await openSession(elsewhere.url, elsewhere.admin_token).finally(() => elsewhere.stop())
     const id = raw.mine['mcp-session-id']!
     const changed = id.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
     for (const other of [
@@ -215,7 +216,7 @@ describe('an id of a session', () => {
       changed,
       foreign,
       `${id} `.repeat(9).trim(),
-      '../../..',
+      '../..',
     ])
       for (const method of ['POST', 'GET', 'DELETE'])
         expect([other, method, await statusOf({ ...raw.mine, 'mcp-session-id': other }, method)]).toEqual([
@@ -233,7 +234,7 @@ describe('an id of a session', () => {
     expect(await statusOf({ ...raw.revoked, authorization: authorization! })).toBe(404)
   })
 
-  test('is dead for good when it is deleted after the restart', async () => {
+  test('stays deleted when it is deleted after the restart', async () => {
     const session = await initialize(booted.server.admin_token)
     const rows = async () =>
       await booted.query('select 1 from mcp_sessions where id = $1', [session['mcp-session-id']])

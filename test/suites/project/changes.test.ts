@@ -23,7 +23,7 @@ test('a project without OpenSpec has no changes and no tasks', async () => {
   })
 })
 
-test('changes are told with their title and how far they are', async () => {
+test('changes are listed with their title and progress', async () => {
   await write('add-login/proposal.md', '# Add a login\n\n## Why\nBecause.\n')
   await write(
     'add-login/tasks.md',
@@ -64,7 +64,7 @@ test('changes are told with their title and how far they are', async () => {
   expect(all.changes[4]).toMatchObject({ change: '2026-01-01-old', title: 'Old', state: 'archived' })
 })
 
-test('tasks are told with their section and number, of all changes or of one', async () => {
+test('tasks are listed with their section and number, of all changes or of one', async () => {
   const one = await booted.ok('project_tasks', { project_id, change: 'add-login' })
   expect(one).toEqual({
     tasks: [
@@ -88,7 +88,7 @@ test('tasks are told with their section and number, of all changes or of one', a
     expect(await booted.fault('project_tasks', { project_id, change })).toMatchObject({ kind: 'invalid' })
 })
 
-test('what a droid puts in the place of the files does no harm', async () => {
+test('files that a droid replaces do no harm', async () => {
   await booted.ok('container', { action: 'start', project_id })
   await booted.exec(
     project_id,

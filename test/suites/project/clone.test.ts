@@ -63,7 +63,7 @@ test('a public remote is cloned without a network, and its files belong to the c
   expect(stdout).toBe('1000\nfirst of repo\npulled\n')
 })
 
-test('a remote that does not speak HTTP is reached by the network of the container, and tried again by start', async () => {
+test('a remote that does not use HTTP is reached by the network of the container, and start retries it', async () => {
   const project_id = await booted.project({ network: 'open', remote_url: 'git://forge/repo.git' })
   const failed = await until(
     async () => {
@@ -80,12 +80,12 @@ test('a remote that does not speak HTTP is reached by the network of the contain
   expect((await booted.exec(project_id, 'cat README')).stdout).toBe('from the daemon\n')
 })
 
-test('a closed remote is refused without a credential, and nobody is asked for a password', async () => {
+test('a private remote is refused without a credential, and no password is prompted for', async () => {
   const name = { remote_url: `${remote.url}/closed/repo.git`, wait: true }
   await expect(booted.project(name)).rejects.toThrow(/requires a credential \(HTTP 401\)/)
 })
 
-test('files that are in the way are not touched, and the clone is done when they are gone', async () => {
+test('files that block a clone are not touched, and the clone is made when they are removed', async () => {
   remote.shut()
   const project_id = await booted.project({ remote_url: `${remote.url}/page/repo.git` })
   await until(async () => (await workspace(project_id)).state === 'failed', { what: 'the clone failed' })
@@ -101,7 +101,7 @@ test('files that are in the way are not touched, and the clone is done when they
   expect((await booted.exec(project_id, 'cat README')).stdout).toBe('from repo\n')
 })
 
-test('what a killed clone left behind is cleared away or finished', async () => {
+test('what a killed clone left behind is removed or finished', async () => {
   const project_id = await booted.project({ remote_url: `${remote.url}/page/repo.git` })
   await until(async () => (await workspace(project_id)).state === 'failed', { what: 'the clone failed' })
   await booted.query('update projects set remote_url = $1 where id = $2', [

@@ -48,7 +48,7 @@ describe('create', () => {
     expect((await stat(path)).isDirectory()).toBe(true)
   })
 
-  test('refuses a name that is taken, whatever the case of its letters, and leaves nothing of the second', async () => {
+  test('refuses a name that is taken, in any case, and leaves nothing of the second', async () => {
     const { name } = await create({ name: `Taken-${uniqueName()}` })
     const before = await onDisk(booted.server)
     const fault = await booted.fault('project', { action: 'create', name: name.toUpperCase() })

@@ -48,7 +48,7 @@ const refusedKinds = ['invalid', 'not_found', 'conflict']
 
 describe('paths that lead out', () => {
   test.each([
-    '../..',
+    '..',
     '../default/x',
     'a/../../x',
     '../../../../../../etc/passwd',
@@ -80,12 +80,12 @@ describe('symlinks', () => {
       to_etc: '/etc/passwd',
       to_root: '/',
       to_proc: '/proc/self/root',
-      up: '../..',
+      up: '..',
       far_up: '../../../../../..',
       chain_a: 'chain_b',
       chain_b: 'in/chain_c',
       'in/chain_c': `${outside}/file`,
-      'in/sneaky': '../../../..',
+      'in/sneaky': '../../..',
       loop: 'loop',
       loop_a: 'loop_b',
       loop_b: 'loop_a',

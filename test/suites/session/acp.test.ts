@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,
@@ -57,14 +57,14 @@ describe('an agent', () => {
     expect(await agents()).toEqual([])
   })
 
-  test('that takes no level of thinking is not asked for one as if it did', async () => {
+  test('that supports no reasoning level fails a session that asks for one', async () => {
     const { session_id } = await ask('echo never', { reasoning_level: 'high' })
     const { reason } = await untilStatus(booted, session_id, 'failed')
     expect(reason).toContain('the agent takes no reasoning_level for this model: leave "high" out')
     await until(async () => (await agents()).length === 0, { what: 'it is gone' })
   })
 
-  test('is heard while it speaks, in few events', async () => {
+  test('streams its text, in few events', async () => {
     const session = await ask('slow 200 5', { wait_seconds: 60 })
     const events = await history(booted, session.session_id)
     const words = Array.from({ length: 200 }, (_, i) => `word${i + 1} `).join('')
@@ -75,7 +75,7 @@ describe('an agent', () => {
     await finish(session)
   })
 
-  test('thinks, plans, reports what it used, and what we do not know is kept', async () => {
+  test('reports thoughts, plans and usage, and unknown updates are kept', async () => {
     const session = await ask('think')
     const events = await history(booted, session.session_id)
     const one = (type: string) => events.find((event) => event.type === type)
@@ -121,7 +121,7 @@ describe('an agent', () => {
   })
 })
 
-describe('an agent that misbehaves', () => {
+describe('an agent that fails', () => {
   test('is cancelled in the middle of a turn and stays', async () => {
     const session = await ask('slow 1000 20', { wait_seconds: 0 })
     await until(
@@ -134,7 +134,7 @@ describe('an agent that misbehaves', () => {
     await finish(session)
   })
 
-  test('crashes: the reason is told, and the next message takes the conversation up again', async () => {
+  test('crashes: the reason is reported, and the next message resumes the conversation', async () => {
     const session = await ask('echo remember me')
     const crashed = await say(booted, session.session_id, 'crash 3')
     const failed = await untilStatus(booted, session.session_id, 'failed')
@@ -189,7 +189,7 @@ describe('an agent that misbehaves', () => {
     await finish(session)
   })
 
-  test('writes garbage and a huge line: both are passed over', { timeout: 60_000 }, async () => {
+  test('writes garbage and a huge line: both are skipped', { timeout: 60_000 }, async () => {
     const session = await ask('garbage')
     expect(session.final_text).toBe('after the garbage')
     const huge = await say(booted, session.session_id, `huge ${40 * 1024 * 1024}`, { wait_seconds: 50 })
@@ -203,7 +203,7 @@ describe('an agent that misbehaves', () => {
     expect(session.reason).toContain('/no/such/agent')
   })
 
-  test('is killed: the reason is told, and the next message works', async () => {
+  test('is killed: the reason is reported, and the next message works', async () => {
     const session = await ask('slow 1000 20', { wait_seconds: 0 })
     await until(async () => (await agents()).length > 0, { what: 'it runs' })
     await booted.exec(
@@ -218,7 +218,7 @@ describe('an agent that misbehaves', () => {
 })
 
 describe('after the container was restarted', () => {
-  test('a session says so, and goes on where the agent can', { timeout: 90_000 }, async () => {
+  test('a session reports it, and continues where the agent can', { timeout: 90_000 }, async () => {
     const session = await ask('echo before')
     const blank = await ask('echo nothing kept', { droid: 'forgetful' })
     await (await containerOf(booted.server, project_id)).kill()

@@ -52,7 +52,7 @@ describe('a child', () => {
     })
   })
 
-  test('is spoken to and read by its parent', async () => {
+  test('is messaged and read by its parent', async () => {
     const root = await spawn(
       booted,
       project_id,
@@ -130,7 +130,7 @@ describe('a child', () => {
     expect(JSON.parse(stdout).error.kind).toBe('unauthenticated')
   })
 
-  test('ends with its parent, whatever it is doing', async () => {
+  test('ends with its parent, in any state', async () => {
     const script = `${child(`${child('sleep 4901', { wait_seconds: 0 })} >/dev/null; sleep 4902`, { wait_seconds: 0 })}; sleep 4903`
     const root = await spawn(booted, project_id, script, { wait_seconds: 0 })
     await until(async () => (await processes(booted, project_id, /sleep 490[1-3]/)).length >= 3, {
@@ -219,7 +219,7 @@ describe('a spawn bomb', () => {
     const allowed = 12
     const own = await booted.project({ limits: { max_agents_per_session: allowed, max_recursion_depth: 2 } })
     await booted.ok('container', { action: 'start', project_id: own })
-    const content = await readFile(join(import.meta.dirname, '../../fixtures/spawn-bomb.mjs'), 'utf8')
+    const content = await readFile(join(import.meta.dirname, '../../fixtures/attacks/spawn-bomb.mjs'), 'utf8')
     await booted.ok('workspace', { action: 'write_file', project_id: own, path: 'bomb.mjs', content })
     const root = await spawn(booted, own, '/opt/oubliette/node bomb.mjs 10000 20; sleep 600', {
       wait_seconds: 0,

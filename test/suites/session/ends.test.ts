@@ -34,7 +34,7 @@ const busy = async () => {
 }
 
 describe('a session whose', () => {
-  test('turns are over is completed after a while, and a message takes it up again', async () => {
+  test('turns are over is completed after the idle time, and a message resumes it', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo first')
     const completed = await untilStatus(booted, session_id, 'completed', 20_000)
     expect(completed.reason).toBe('idle for too long')
@@ -86,7 +86,7 @@ describe('a session whose', () => {
     console.info(`container killed: its sessions failed after ${seconds.toFixed(1)} s`)
   })
 
-  test('container is killed while the server is away is told as well', async () => {
+  test('container is killed while the server is down fails with the reason', async () => {
     const session = await busy()
     await booted.server.kill('SIGKILL')
     await (await containerOf(booted.server, project_id)).kill()
@@ -103,7 +103,7 @@ describe('a session whose', () => {
     expect((await say(booted, session.session_id, 'echo next')).final_text).toBe('next\n')
   })
 
-  test('container is removed behind our back fails, and a message makes a new one', async () => {
+  test('container is removed outside Oubliette fails, and a message makes a new one', async () => {
     const session = await busy()
     await (await containerOf(booted.server, project_id)).remove({ force: true })
     await untilStatus(booted, session.session_id, 'failed', 20_000)

@@ -39,7 +39,7 @@ const slowly = (n: number, pause = 0.04) => `for i in $(seq ${n}); do echo line$
 const isDone = (events: { event: string }[]) => events.some(({ event }) => event === 'completion')
 
 describe('events', () => {
-  test('can be paged from any index, and every page says whether there is more', async () => {
+  test('can be paged from any index, and every page shows whether there is more', async () => {
     const { session_id } = await spawn(booted, project_id, slowly(40))
     const all = await history(booted, session_id)
     expectGapFree(all, session_id)
@@ -97,7 +97,7 @@ describe('a stream of a session', () => {
     )
   })
 
-  test('goes on from any point, by Last-Event-ID or since_index, without a gap or a double', async () => {
+  test('continues from any point, by Last-Event-ID or since_index, without a gap or a duplicate', async () => {
     const { session_id } = await spawn(booted, project_id, slowly(60), { wait_seconds: 0 })
     const seen: Event[] = []
     // A reader that loses its connection again and again while events come.
@@ -117,7 +117,7 @@ describe('a stream of a session', () => {
     expect(beyond.status).toBe(400)
   })
 
-  test('reaches many subscribers, whenever they come', async () => {
+  test('reaches many subscribers, whenever they connect', async () => {
     const { session_id } = await spawn(booted, project_id, slowly(50, 0.02), { wait_seconds: 0 })
     const many: EventStream[] = []
     for (let group = 0; group < 5; group++) {
@@ -132,7 +132,7 @@ describe('a stream of a session', () => {
       expect(stream.events.slice(0, all.length - 1).map((sent) => sent.data)).toEqual(all.slice(0, -1))
   })
 
-  test('ends when its token is revoked, and is refused to who may not see it', async () => {
+  test('ends when its token is revoked, and is refused to a token that may not see it', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo x')
     const { token, token_id } = await booted.ok('token', {
       action: 'create',
@@ -170,7 +170,7 @@ describe('a stream of a session', () => {
     expect(opened).toEqual([{ tool: 'session', action: 'stream', project_id, outcome: 'ok' }])
   })
 
-  test('shows that it lives when nothing happens', { timeout: 40_000 }, async () => {
+  test('sends a heartbeat while there are no events', { timeout: 40_000 }, async () => {
     const { session_id } = await spawn(booted, project_id, 'echo x')
     const stream = await follow(`/sessions/${session_id}/events`)
     await until(() => stream.comments >= 1, { deadline_ms: 30_000, what: 'a heartbeat came' })
@@ -179,7 +179,7 @@ describe('a stream of a session', () => {
 })
 
 describe('a stream of a project', () => {
-  test('holds all sessions of it in one order, and goes on from any point', async () => {
+  test('holds all its sessions in one order, and continues from any point', async () => {
     const own = await booted.project()
     await booted.ok('container', { action: 'start', project_id: own })
     const stream = await follow(`/projects/${own}/events`)

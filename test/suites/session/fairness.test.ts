@@ -1,7 +1,7 @@
-// Sessions that print as fast as they can are slowed down, and nobody else is. They can be ended at once.
+// Sessions that print as fast as they can are slowed down, and no others. They can be ended at once.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Flood, prepareCalm, prepareFlood } from '../../fixtures/flood.ts'
-import { type Figures, shown, withSlowdown } from '../../fixtures/latency.ts'
+import { type Flood, prepareCalm, prepareFlood } from '../../fixtures/latency/flood.ts'
+import { type Figures, shown, withSlowdown } from '../../fixtures/latency/latency.ts'
 import {
   completionOf,
   end,
@@ -102,7 +102,7 @@ test('50 sessions that flood delay neither a calm session of their container nor
   expect(exec_ms).toBeLessThan(1000 * slowdown)
 })
 
-test('ten sessions that print without end are ended at once: what is not stored is dropped and told', async () => {
+test('ten sessions that print without end are ended at once: what is not stored is dropped and reported', async () => {
   const flood = await prepareFlood(booted, flooded, 10)
   await flow(flood)
   const { result: took_ms, slowdown } = await withSlowdown(() => endAll(flood))
@@ -113,7 +113,7 @@ test('ten sessions that print without end are ended at once: what is not stored 
   expect(took_ms).toBeLessThan(end_aim_ms * slowdown)
 })
 
-test('a server that is killed while floods are ended loses neither their end nor what it says of them', async () => {
+test('a server that is killed while floods are ended loses neither their end nor its report', async () => {
   const flood = await prepareFlood(booted, flooded, 5)
   await flow(flood)
   await Promise.all(
@@ -142,7 +142,7 @@ test('a droid that printed a lot and finished loses nothing, whenever it is ende
   expect(events.filter(({ type }) => type === 'warning')).toEqual([])
 })
 
-test('a droid that prints for ever is slowed down to what is stored, and ended with the reason at its limit', async () => {
+test('a droid that prints without end is slowed down to what is stored, and ended with the reason at its limit', async () => {
   await booted.ok('project', { action: 'update', project_id: other, limits: { session_mb: 32 } })
   const from = performance.now()
   const { session_id } = await spawn(booted, other, 'yes "$(printf "%0200d" 7)"', { wait_seconds: 0 })

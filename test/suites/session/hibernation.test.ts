@@ -1,7 +1,7 @@
 // Idle agents that are stopped and started again, with a scripted agent that remembers its conversations on disk.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,
@@ -52,7 +52,7 @@ const tellToHibernate = (session_id: string) =>
   )
 
 describe('an idle agent', () => {
-  test('is stopped after hibernate_minutes, and the next message resumes it with its memory and its key', async () => {
+  test('is stopped after hibernate_minutes, and the next message resumes it with its conversation and its key', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo remember the milk')
     const key = (await say(booted, session_id, 'env OUBLIETTE_API_KEY')).final_text
     expect(key).toMatch(/\S{20}/)
@@ -113,14 +113,14 @@ describe('an idle agent', () => {
     await end(booted, session_id)
   })
 
-  test('is ended also if that is asked for while it is being stopped', async () => {
+  test('is ended also when the request arrives while it is being stopped', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo short')
     await tellToHibernate(session_id)
     expect(await end(booted, session_id)).toMatchObject({ status: 'completed', hibernated: false })
     expect(await agents()).toEqual([])
   })
 
-  test('says so in its reason when its memory is gone, and answers all the same', async () => {
+  test('reports in its reason that its conversation is lost, and answers', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo lost')
     await hibernated(session_id)
     await booted.exec(project_id, 'rm -rf ~/.acp-agent')
@@ -132,7 +132,7 @@ describe('an idle agent', () => {
 })
 
 describe('a hibernated session', () => {
-  test('stays so when its container is stopped, killed or made anew, and wakes in the next one', async () => {
+  test('stays hibernated when its container is stopped, killed or recreated, and wakes in the next one', async () => {
     const { session_id } = await spawn(booted, project_id, 'echo kept')
     await hibernated(session_id)
     await booted.ok('container', { action: 'stop', project_id })

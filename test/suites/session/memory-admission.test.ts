@@ -1,6 +1,6 @@
 // Sessions share the memory of their container: those that do not fit wait, or an idle agent is hibernated for them.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import {
   completionOf,
   end,
@@ -50,7 +50,7 @@ async function ask(prompt: string, more: object = {}): Promise<Answer> {
   made.push(session.session_id)
   return session
 }
-/** One that keeps its process until somebody answers it. */
+/** One that keeps its process until it is answered. */
 async function holder(): Promise<string> {
   const { session_id } = await ask('ask edit', { autonomy_level: 'off', wait_seconds: 0 })
   await untilStatus(booted, session_id, 'waiting')
@@ -92,7 +92,7 @@ describe('a session that does not fit into the memory of the container', () => {
     expect(await agents()).toHaveLength(2)
   })
 
-  test('gets the place of the agent that has been idle longest, which goes on at the next message', async () => {
+  test('gets the place of the agent that has been idle longest, which continues at the next message', async () => {
     const first = await ask('echo first')
     const second = await ask('echo second')
     const third = await ask('echo third')
@@ -150,7 +150,7 @@ describe('a session that does not fit into the memory of the container', () => {
     expect(await completed(third.session_id, third.turn_id)).toMatchObject({ final_text: 'third' })
   })
 
-  test('can be cancelled, spoken to again, and ended', async () => {
+  test('can be cancelled, messaged again, and ended', async () => {
     const [first] = [await holder(), await holder()]
     const third = await ask('echo third', { wait_seconds: 0 })
     const fourth = await ask('echo fourth', { wait_seconds: 0 })
@@ -168,7 +168,7 @@ describe('a session that does not fit into the memory of the container', () => {
   })
 })
 
-test('a higher limit counts when the container is made anew with it', async () => {
+test('a higher limit applies when the container is recreated', async () => {
   const other = await booted.project({ droid: 'scripted', limits: { memory_mb: 300 } })
   await booted.ok('container', { action: 'start', project_id: other })
   await putAgent(booted, other)

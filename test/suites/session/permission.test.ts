@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putAgent, scriptedDroids } from '../../fixtures/scripted-agent.ts'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import { end, get, history, say, spawn, statusesOf, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
@@ -23,7 +23,7 @@ async function finish(session: Answer): Promise<void> {
 }
 
 describe('a permission', () => {
-  test('is asked for outside when autonomy is off, and the agent goes on with the answer', async () => {
+  test('is asked for outside when autonomy is off, and the agent continues with the answer', async () => {
     for (const [decision, outcome] of [
       ['allow', 'yes'],
       ['deny', 'no'],
@@ -83,7 +83,7 @@ describe('a permission', () => {
     expect(await answer('execute', 'high')).toBe('yes')
   })
 
-  test('that nobody answers is withdrawn with the turn, and with the session', async () => {
+  test('that is not answered is withdrawn with the turn, and with the session', async () => {
     const session = await ask('ask edit', { autonomy_level: 'off', wait_seconds: 0 })
     await untilStatus(booted, session.session_id, 'waiting')
     await booted.ok('session', { action: 'cancel', session_id: session.session_id })

@@ -53,7 +53,7 @@ const last = async (): Promise<Answer> =>
   (await booted.ok('session', { action: 'list', limit: 200 })).sessions.at(-1)
 
 describe('oubliette run', () => {
-  test('passes the droid on: its two streams and its exit code', async () => {
+  test('passes on the two streams and the exit code of the droid', async () => {
     expect(await run('echo out; echo err >&2; exit 7')).toEqual({ code: 7, out: 'out\n', err: 'err\n' })
     expect(await run('printf no-newline')).toEqual({ code: 0, out: 'no-newline', err: '' })
   })
@@ -68,7 +68,7 @@ describe('oubliette run', () => {
     expect(nowhere.err).toContain('no project')
   })
 
-  test('shows what happens while it happens', async () => {
+  test('prints output as it arrives', async () => {
     const running = start([
       'run',
       '--project',
@@ -126,7 +126,7 @@ describe('oubliette run', () => {
     await until(async () => (await last()).status === 'completed', { what: 'its session is over' })
   })
 
-  test('goes on when the server is killed and comes back', async () => {
+  test('continues when the server is killed and restarted', async () => {
     const running = start(['run', '--project', 'quick', 'for i in $(seq 60); do echo $i; sleep 0.1; done'])
     await until(() => running.out.includes('5\n'), { what: 'it runs' })
     await booted.server.restart('SIGKILL')
@@ -135,7 +135,7 @@ describe('oubliette run', () => {
     expect(running.out).toBe(Array.from({ length: 60 }, (_, i) => `${i + 1}\n`).join(''))
   })
 
-  test('says what is wrong in one line', async () => {
+  test('reports an error in one line', async () => {
     expect(await run()).toMatchObject({
       code: 2,
       out: '',
@@ -159,7 +159,7 @@ describe('oubliette run', () => {
     expect(projects).toMatchObject([{ container_type: 'claude', container: { status: 'absent' } }])
   })
 
-  test('brings the server up if none answers', { timeout: 120_000 }, async () => {
+  test('starts the server if none answers', { timeout: 120_000 }, async () => {
     const home = await mkdtemp(join(tmpdir(), 'oub-run-'))
     const probe = createServer().listen(0, '127.0.0.1')
     await once(probe, 'listening')

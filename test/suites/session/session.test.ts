@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterAll(() => booted?.stop())
 
 describe('a shell session', () => {
-  test('runs its prompt as a script and tells it in events from first to last', async () => {
+  test('runs its prompt as a script, and its events record all of it', async () => {
     const session = await spawn(booted, project_id, 'echo one; echo two >&2; echo three; pwd')
     expect(session).toMatchObject({
       status: 'idle',
@@ -62,7 +62,7 @@ describe('a shell session', () => {
     expect((await say(booted, session.session_id, 'echo still here')).final_text).toBe('still here\n')
   })
 
-  test('queues what is said while it is busy, and does it in that order', async () => {
+  test('queues messages that arrive while it is busy, and runs them in order', async () => {
     const first = await spawn(booted, project_id, 'echo 0; until [ -e go ]; do sleep 0.05; done', {
       wait_seconds: 0,
     })
@@ -116,7 +116,7 @@ describe('a shell session', () => {
     expect(refused.kind).toBe('conflict')
   })
 
-  test('what is queued when the session ends gets its own end', async () => {
+  test('a turn that is queued when the session ends gets a completion of its own', async () => {
     const session = await spawn(booted, project_id, 'echo going; sleep 60', { wait_seconds: 0 })
     await untilSaid(booted, session.session_id, 'going')
     const queued = await say(booted, session.session_id, 'echo never', { wait_seconds: 0 })
@@ -126,7 +126,7 @@ describe('a shell session', () => {
     expect(textOf(events)).toBe('going\n')
   })
 
-  test('text of any kind arrives as it was said', async () => {
+  test('text of any kind arrives unchanged', async () => {
     const script = `printf 'no newline'; printf '\\n\\ttab \\033[1mbold\\033[0m "quotes" \\\\ back\\n'; echo 'äöü 🦀 — 漢字'; printf '\\377\\n'; printf 'a\\0b\\n'`
     const { session_id } = await spawn(booted, project_id, script)
     expect(textOf(await history(booted, session_id))).toBe(
@@ -158,7 +158,7 @@ describe('waiting', () => {
     expect(steps).toEqual(['step1\n', 'step2\n', 'step3\n'])
   })
 
-  test('says that the turn goes on when the time is over', async () => {
+  test('reports that the turn is still running when the time is over', async () => {
     const began = performance.now()
     const session = await spawn(booted, project_id, 'sleep 60', { wait_seconds: 1 })
     expect(session).toMatchObject({ finished: false, status: 'running' })

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { putAgent, scriptedDroids } from '../../fixtures/agents/scripted-agent.ts'
 import { end, get, history, say, spawn, textOf } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { connect } from '../../harness/client.ts'
@@ -7,14 +8,16 @@ let booted: Booted
 let project_id: string
 
 beforeAll(async () => {
-  booted = await boot({ config: { limits: { max_active_sessions: 100, max_spawns_per_minute: 1000 } } })
+  booted = await boot({
+    config: { droids: scriptedDroids, limits: { max_active_sessions: 100, max_spawns_per_minute: 1000 } },
+  })
   project_id = await booted.project()
   await booted.ok('container', { action: 'start', project_id })
 })
 afterAll(() => booted?.stop())
 
 describe('spawning again', () => {
-  test('goes on with the latest session of the workspace unless a new one is asked for', async () => {
+  test('resumes the latest session of the workspace unless a new one is requested', async () => {
     const workspace_id = 'ws-resume'
     const more = { workspace_id, create_workspace: true, new_session: false }
     const first = await spawn(booted, project_id, 'x=1; echo first', more)
@@ -44,7 +47,22 @@ describe('spawning again', () => {
     expect(fresh).toMatchObject({ spawned: true, final_text: 'sixth\n' })
   })
 
-  test('of another droid does not take up a session of this one', async () => {
+  test('with another droid starts a session of that droid, and leaves the session of the first one as it is', async () => {
+    await putAgent(booted, project_id)
+    const more = { workspace_id: 'ws-droids', create_workspace: true, new_session: false }
+    const shell = await spawn(booted, project_id, 'echo shell', more)
+    const scripted = await spawn(booted, project_id, 'echo agent', { ...more, droid: 'scripted' })
+    expect(scripted).toMatchObject({ droid: 'scripted', spawned: true, final_text: 'agent' })
+    expect(scripted.session_id).not.toBe(shell.session_id)
+    expect(await get(booted, shell.session_id)).toMatchObject({ droid: 'shell', turns: 1 })
+    const again = await spawn(booted, project_id, 'echo again', { ...more, droid: 'scripted' })
+    expect(again).toMatchObject({ session_id: scripted.session_id, spawned: false, turns: 2 })
+    const back = await spawn(booted, project_id, 'echo back', { ...more, droid: 'shell' })
+    expect(back).toMatchObject({ session_id: shell.session_id, spawned: false, turns: 2 })
+    for (const { session_id } of [shell, scripted]) await end(booted, session_id)
+  })
+
+  test('with a droid that does not exist is refused, with a hint that names the droids', async () => {
     const refused = await booted.fault('session', {
       action: 'spawn',
       project_id,
@@ -56,7 +74,7 @@ describe('spawning again', () => {
 })
 
 describe('a session that was spawned with more or with something else', () => {
-  test('is not taken up by a spawn that asks for another model, autonomy or scope', async () => {
+  test('is not resumed by a spawn that asks for another model, autonomy or scope', async () => {
     const more = { workspace_id: 'ws-fits', create_workspace: true, new_session: false }
     const plain = await spawn(booted, project_id, 'echo plain', more)
     const same = await spawn(booted, project_id, 'echo same', {
@@ -77,7 +95,7 @@ describe('a session that was spawned with more or with something else', () => {
     }
   })
 
-  test('is not spoken to by a token that holds less than its key', async () => {
+  test('takes no message from a token that holds less than its key', async () => {
     // Beyond the project only with a grant, and there a lesser token does not act at all.
     const granted = await booted.project({ api_scope_grant: 'admin' })
     const strong = await spawn(booted, granted, 'echo strong', { api_scope: 'admin' })
@@ -146,7 +164,7 @@ describe('the workspace of a session', () => {
     expect(refused.kind).toBe('not_found')
   })
 
-  test('is a new one for each session where the project says so', async () => {
+  test('is a new one for each session where the project isolates workspaces', async () => {
     const isolated = await booted.project({ workspace_isolation: true })
     const inside = async (more: object = {}) => (await spawn(booted, isolated, 'pwd', more)).workspace_id
     const [first, second] = [await inside(), await inside()]
@@ -200,7 +218,7 @@ describe('listing and cleaning up', () => {
     expect(await of('completed')).toEqual([ids[1], ids[3]])
     expect(await of('idle')).toEqual([ids[0], ids[2], ids[4]])
     expect(await of('failed')).toEqual([])
-    // What is over goes with its events; what lives stays.
+    // Ended sessions go with their events; the others stay.
     const kept = await booted.ok('session', { action: 'cleanup', project_id: own })
     expect(kept.removed).toEqual([])
     const { removed } = await booted.ok('session', { action: 'cleanup', project_id: own, max_age_hours: 0 })

@@ -128,7 +128,7 @@ describe('with a key of its own, a session', () => {
       arguments: answer,
     })
     expect(forged.error).toMatchObject({ data: { kind: 'not_found' } })
-    // And in its own project it answers nothing that was asked of somebody else.
+    // And in its own project it answers nothing that was asked of another caller.
     void one.ask('caller_tool', { tool: 'alpha_ring', arguments: {} })
     const [mine] = (await openRequests(booted, a.session_id)) as [Answer]
     const stolen = { session_id: a.session_id, request_id: mine.request_id, result: 'stolen' }
@@ -148,7 +148,7 @@ const memory = async () => {
   const status = await readFile(`/proc/${booted.server.pid()}/status`, 'utf8')
   return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
 }
-/** How long somebody else's calls take, meanwhile. */
+/** How long the calls of another caller take meanwhile. */
 async function latencies(during: () => boolean): Promise<number[]> {
   const other = await dialAs(b)
   const times: number[] = []

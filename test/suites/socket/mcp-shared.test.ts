@@ -77,11 +77,11 @@ test('serves the others while a droid floods what they share', () => {
   })
 })
 
-test('gives nothing to who has no key', () => {
+test('gives nothing without a key', () => {
   expect(seen.wrong_key).toContain('"error"')
   expect(seen.wrong_key).not.toContain('inputSchema')
 })
 
-test('is there again when the process that all share was killed', () => {
+test('works again after the shared process was killed', () => {
   expect(seen).toMatchObject({ works_after_crash: true, new_process: true })
 })

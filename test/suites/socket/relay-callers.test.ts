@@ -34,7 +34,7 @@ const refused = (session_id: string, request_id: string, answer: object = { resu
   booted.fault('caller_tool_response', { session_id, request_id, ...answer })
 
 describe('an MCP client of the droid', () => {
-  it('sees the tools, hears when they change, calls them, and cancels', async () => {
+  it('lists the tools, is notified when they change, calls them, and cancels', async () => {
     const one = await droid(booted, project_id, offer)
     const client = new Client({ name: 'droid', version: '1' })
     let changes = 0
@@ -72,7 +72,7 @@ describe('an MCP client of the droid', () => {
 })
 
 describe('several callers on one session', () => {
-  it('each answer for theirs only, and are told of theirs only', async () => {
+  it('each answer their own requests only, and receive no others', async () => {
     const { token } = await booted.ok('token', {
       action: 'create',
       name: 'second',

@@ -7,9 +7,10 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createCaller, tool } from '../../../examples/oubliette-caller.ts'
 import { layoutOf } from '../../../internal/manager/workspace/layout.ts'
-import { callingDroid } from '../../fixtures/calling-droid.ts'
+import { callingDroid } from '../../fixtures/agents/caller-tool-droid.ts'
 import { expectGapFree, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
+import { seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
 
 const calls = 1000
@@ -28,9 +29,12 @@ beforeAll(async () => {
 })
 afterAll(() => booted?.stop())
 
-/** What the caller answered to each request, whichever of its lives it was. */
+/** What the caller answered to each request, over all its connections. */
 const given = new Map<string, Set<string>>()
 let asked = 0
+const random = seeded('pauses before answers')
+/** Drawn in advance, since the order of the requests is not the same in each run. */
+const pauses_ms = Array.from({ length: calls }, () => random.below(30))
 
 function startCaller(session_id: string) {
   const stop = new AbortController()
@@ -42,7 +46,7 @@ function startCaller(session_id: string) {
       work: tool<{ n: number }>({
         run: async ({ n }, { request_id }) => {
           asked += 1
-          await pause(Math.random() * 30)
+          await pause(pauses_ms[n])
           const answer = randomUUID()
           given.set(request_id, (given.get(request_id) ?? new Set()).add(answer))
           return { n, answer }
@@ -80,12 +84,12 @@ it(`${calls} calls, ${kills} kills of the server, and a caller that comes back`,
     }
     await until(answered, { what: `${enough} calls are answered`, deadline_ms: 120_000, every_ms: 5 })
     await booted.server.kill('SIGKILL')
-    // One of its lives ends while the server is away: whoever comes next finds what is still open.
+    // One caller ends while the server is down: the next one finds what is still open.
     if (kill === 2) await stopCaller()
     await booted.server.restart('SIGKILL')
     if (kill === 2) stopCaller = startCaller(session_id)
   }
-  // Sooner than an answer would be given up that was on its way when the server died.
+  // Sooner than an answer would be given up that was on its way when the server was killed.
   const text = await until(() => readFile(join(workspace, 'answers.json'), 'utf8'), {
     what: 'the droid has all its answers',
     deadline_ms: 45_000,

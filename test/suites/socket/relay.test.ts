@@ -23,7 +23,10 @@ import { until } from '../../harness/wait.ts'
 let booted: Booted
 let project_id: string
 beforeAll(async () => {
-  booted = await boot({ config: { limits: { max_active_sessions: 200, max_spawns_per_minute: 1000 } } })
+  booted = await boot({
+    // Requests past their deadline are closed at this interval.
+    config: { reconcile_seconds: 1, limits: { max_active_sessions: 200, max_spawns_per_minute: 1000 } },
+  })
   project_id = await booted.project()
 })
 afterAll(() => booted?.stop())
@@ -186,7 +189,7 @@ describe('a declaration', () => {
     await stranger.close()
   })
 
-  it('checks arguments before the caller is bothered, and audits what it refused', async () => {
+  it('checks arguments before the request reaches the caller, and audits what it refused', async () => {
     const one = await droid(booted, project_id, offer)
     expect((await call(one, 'app_greet', { name: 1 })).error).toMatchObject({ code: -32602 })
     expect((await call(one, 'app_greet', { name: 'x', more: 1 })).error).toMatchObject({ code: -32602 })
@@ -216,7 +219,7 @@ describe('a declaration', () => {
 })
 
 describe('the droid', () => {
-  it('cancels: the request is over, and says so', async () => {
+  it('cancels: the request ends as cancelled', async () => {
     const one = await droid(booted, project_id, offer)
     const dialled = await dialAs(one)
     const asked = dialled.ask('caller_tool', { tool: 'app_slow', arguments: {} }, 'mine')
@@ -249,7 +252,7 @@ describe('the droid', () => {
     expect(rows).toHaveLength(1)
   })
 
-  it('hears of progress', async () => {
+  it('receives progress', async () => {
     const one = await droid(booted, project_id, offer)
     const dialled = await dialAs(one)
     const asked = dialled.ask('caller_tool', { tool: 'app_slow', arguments: {} }, 'p')

@@ -1,4 +1,4 @@
-// Our own tools inside containers: what a key may do, what it may ask for, and that it dies with its session.
+// Our own tools inside containers: what a key may do, what it may ask for, and that it ends with its session.
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { dial, dialAs, droid, keyOf } from '../../fixtures/droid-socket.ts'
@@ -126,7 +126,7 @@ describe('api_scope', () => {
 })
 
 describe('a key', () => {
-  it('dies with its session, also for connections that showed it before', async () => {
+  it('ends with its session, also on connections that presented it before', async () => {
     const { call, dialled, session_id, socket } = await orchestrator('admin:ro')
     expect((await call('project_list')).error).toBeUndefined()
     await booted.ok('session', { action: 'end', session_id, wait_seconds: 30 })
@@ -141,7 +141,7 @@ describe('a key', () => {
     dialled.close()
   })
 
-  it('dies with the token behind it', async () => {
+  it('ends with the token behind it', async () => {
     const { token, token_id } = await booted.ok('token', { action: 'create', name: 't', scope: 'admin' })
     const client = await connect(booted.server, token)
     const made = await client.call('session', {
@@ -239,7 +239,7 @@ describe('a call that is sent again with its id', () => {
     expect(second[0]?.result?.project_id).toBe(first[0]?.result?.project_id)
     expect(second[1]?.result?.session_id).toBe(first[1]?.result?.session_id)
     expect(second[2]?.result?.turn_id).toBe(first[2]?.result?.turn_id)
-    // What cannot be told apart from a second wish is not done again, and the droid is told to look.
+    // A call that cannot be told from a new one is not repeated; the error asks the droid to check.
     expect(second[3]?.error).toMatchObject({ code: -32000, data: { kind: 'conflict' } })
     expect((await booted.exec(home, 'cat /tmp/ran')).stdout).toBe('x\n')
     again.close()

@@ -3,7 +3,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { codeOf, importsOf } from '../../harness/imports.ts'
+import { codeOf, importsOf } from './imports.ts'
 
 const checkout = resolve(import.meta.dirname, '../../..')
 
@@ -86,7 +86,7 @@ const files = globSync('{cmd,internal}/**/*.ts', { cwd: checkout }).filter(
 )
 const imports = files.flatMap((file): Import[] =>
   importsOf(readFileSync(join(checkout, file), 'utf8')).map((to) =>
-    to.startsWith('..') ? { file, to: join(dirname(file), to), library: false } : { file, to, library: true },
+    to.startsWith('.') ? { file, to: join(dirname(file), to), library: false } : { file, to, library: true },
   ),
 )
 /** Kysely used through a `Db` that the store handed out: no import of the library shows it. */
@@ -176,6 +176,60 @@ describe('files that containers can write', () => {
       ({ file, to }) => /^internal\/(manager|tools|mcp|http)\//.test(file) && /^node:fs/.test(to),
     )
     expect(found.map(({ file }) => file.replace('internal/manager/', '')).sort()).toEqual(byPath)
+  })
+})
+
+describe('suites test from outside', () => {
+  /** What a suite may use of the program: values that it would otherwise repeat. */
+  const fromSuites: Record<string, string> = {
+    'internal/config/default-droids.ts': 'the table of agents',
+    'internal/manager/workspace/layout.ts': 'paths below the home directory',
+    'internal/tools/declarations/index.ts': 'the list of tools and actions',
+  }
+  /** What a suite may reach through the harness and the fixtures. */
+  const throughHarness: Record<string, string> = {
+    ...fromSuites,
+    'internal/auth/session-keys.ts': 'the key of a session, which only its container receives',
+    'internal/fault.ts': 'the kinds of errors',
+    'internal/ids.ts': 'ids of the right shape that do not exist',
+    'internal/manager/project/boundaries.ts': 'the table of fields and who may change them',
+    'internal/runtime/stage.ts': 'the mounts that a killed server leaves, for cleaning up',
+    'internal/store/embedded/cluster.ts': 'the address of the PostgreSQL of a home directory',
+    'internal/store/embedded/embedded.ts': 'ending the PostgreSQL that a killed server leaves',
+    'internal/store/embedded/postmaster.ts':
+      'the processes of that PostgreSQL, for stopping and killing them',
+  }
+  const typeImport = /^import type\b[^;]*?\bfrom '[^']*'$/gm
+  const ofTests = new Map(
+    globSync('test/**/*.ts', { cwd: checkout }).map((file) => {
+      const source = readFileSync(join(checkout, file), 'utf8').replace(typeImport, '')
+      const inside = importsOf(source).filter((to) => to.startsWith('.'))
+      return [file, inside.map((to) => join(dirname(file), to))]
+    }),
+  )
+  const suites = [...ofTests.keys()].filter((file) => /^test\/suites\/(?!source\/)/.test(file))
+  const ofProgram = (to: string) => /^(internal|cmd)\//.test(to)
+
+  it('importing values that they would otherwise repeat, and nothing else', () => {
+    expect(suites.length).toBeGreaterThan(50)
+    const found = suites.flatMap((file) =>
+      (ofTests.get(file) ?? []).map((to) => ({ file, to, library: false })),
+    )
+    expect(found.filter(({ to }) => ofProgram(to) && !Object.hasOwn(fromSuites, to)).map(line)).toEqual([])
+    expect(Object.keys(fromSuites).filter((to) => !found.some((one) => one.to === to))).toEqual([])
+  })
+
+  it('through fixtures that use no more of the program than they need to find, forge and clean up', () => {
+    const reached = new Set(suites)
+    const imported = new Map<string, Import>()
+    for (const file of reached)
+      for (const to of ofTests.get(file) ?? []) {
+        if (to.startsWith('test/')) reached.add(to)
+        else if (ofProgram(to)) imported.set(to, { file, to, library: false })
+      }
+    const strange = [...imported.values()].filter(({ to }) => !Object.hasOwn(throughHarness, to))
+    expect(strange.map(line)).toEqual([])
+    expect(Object.keys(throughHarness).filter((to) => !imported.has(to))).toEqual([])
   })
 })
 

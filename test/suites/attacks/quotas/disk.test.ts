@@ -1,4 +1,4 @@
-// What a project takes on the disk is bounded: whoever goes over is stopped with a clear state and has a way out, and
+// What a project takes on the disk is bounded: one that exceeds it is stopped with a clear state and can recover, and
 // others do not notice.
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -65,7 +65,7 @@ describe('a project whose session writes too much', () => {
     reason = String((await untilStatus(booted, session_id, 'failed')).reason)
   })
 
-  test('is stopped, its sessions fail with the reason, and others go on', async () => {
+  test('is stopped, its sessions fail with the reason, and others continue', async () => {
     expect(reason).toMatch(/^the project uses [\d,]+ MiB of disk, the limit is 64 MiB \(limits\.disk_mb\)$/)
     await stopped(project_id)
     const { disk, container } = await until(
@@ -161,7 +161,7 @@ test('files written by the workspace tool count, also without a container', asyn
   expect(await booted.fault('workspace', at(9))).toMatchObject({ kind: 'exhausted' })
 })
 
-test('whoever uses the way out to write on is stopped, and gets out by deleting a workspace', async () => {
+test('a project that writes on after its limit was lifted is stopped, and recovers by deleting a workspace', async () => {
   const project_id = await limited()
   await spawn(booted, project_id, 'true', { workspace_id: 'extra', create_workspace: true })
   await write(project_id, `cd /workspaces/extra && ${files(5, 20)}`)

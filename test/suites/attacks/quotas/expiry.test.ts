@@ -2,8 +2,8 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { events, getStream, type Held, listen, post } from '../../../fixtures/attacks/held-request.ts'
 import { dial, dialAs, keyOf, offer, socketOf } from '../../../fixtures/droid-socket.ts'
-import { events, getStream, type Held, listen, post } from '../../../fixtures/held-request.ts'
 import { get, processes, spawn, untilStatus } from '../../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../../harness/booted.ts'
 import { bodyFor, headersFor, messageIn, openSession, resultIn, rpc } from '../../../harness/rpc.ts'
@@ -132,7 +132,7 @@ describe('a token that expires', () => {
     const set_up = async (hours: number, seconds: number) =>
       await everything(await mint(scope, hours), talking, seconds)
     long = await set_up(1, 8992)
-    // A machine that is busy needs longer to open it all than the first of these lives.
+    // A busy machine needs longer to open all of them than the first of them lasts.
     for (const hours of [0.002, 0.006, 0.02]) {
       const made = await set_up(hours, 8991).catch(() => undefined)
       expired = Date.parse(made?.expires_at ?? '')

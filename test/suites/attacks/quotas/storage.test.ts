@@ -1,4 +1,4 @@
-// What one session may store is bounded, whatever its droid says and asks for.
+// What one session may store is bounded, for all that its droid prints and asks for.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { dialAs, keyOf, offer, socketOf } from '../../../fixtures/droid-socket.ts'
 import { history, processes, spawn, textOf, untilStatus } from '../../../fixtures/sessions.ts'
@@ -26,7 +26,7 @@ const stored = async (session_id: string) => {
   return { bytes: Number(row?.bytes), counted: Number(row?.counted) }
 }
 
-test('what a session stores is bounded: a droid that prints for ever fails, and fills nothing', async () => {
+test('what a session stores is bounded: a droid that prints without end fails, and fills no disk', async () => {
   const { session_id } = await spawn(booted, small, 'yes "$(head -c 500 /dev/zero | tr "\\0" y)"', {
     wait_seconds: 0,
   })
@@ -48,7 +48,7 @@ test('what a session stores is bounded: a droid that prints for ever fails, and 
   ])
 })
 
-test('what a session stores does not grow by what is said to it, and a new session begins at nothing', async () => {
+test('what a session stores does not grow by messages to it, and a new session starts at zero', async () => {
   const { session_id } = await spawn(booted, small, 'head -c 3000000 /dev/zero | tr "\\0" z', {
     wait_seconds: 0,
   })
@@ -64,7 +64,7 @@ test('what a session stores does not grow by what is said to it, and a new sessi
   expect(textOf(await history(booted, next.session_id))).toBe('fresh\n')
 })
 
-test('a full session goes on when an admin raises the limit', async () => {
+test('a full session continues when an admin raises the limit', async () => {
   const roomy = await booted.project({ limits: { session_mb: 1 } })
   const { session_id } = await spawn(booted, roomy, 'head -c 3000000 /dev/zero | tr "\\0" z', {
     wait_seconds: 0,
@@ -76,7 +76,7 @@ test('a full session goes on when an admin raises the limit', async () => {
   await booted.ok('project', { action: 'delete', project_id: roomy })
 })
 
-test('what a session stores counts what its droid asks of callers, and their answers', async () => {
+test('what a session stores includes what its droid asks of callers, and their answers', async () => {
   const { session_id } = await booted.ok('session', {
     action: 'spawn',
     project_id: small,
@@ -103,7 +103,7 @@ test('what a session stores counts what its droid asks of callers, and their ans
   dialled.close()
 })
 
-test('what a session stores is counted as it is stored, whatever wrote it', async () => {
+test('what a session stores is counted as it is stored, for every writer', async () => {
   const { session_id } = await spawn(booted, small, 'echo ä€😀; printf "\\"€%.0s" $(seq 5000)')
   const { bytes, counted } = await stored(session_id)
   const events = (await history(booted, session_id)).length

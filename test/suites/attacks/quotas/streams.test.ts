@@ -1,8 +1,8 @@
 // No token takes more than its part of the server's streams, requests and connections.
 import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { events, getStream, type Held, listen, post } from '../../../fixtures/held-request.ts'
-import { expectHealthy, latenciesDuring } from '../../../fixtures/latency.ts'
+import { events, getStream, type Held, listen, post } from '../../../fixtures/attacks/held-request.ts'
+import { expectHealthy, latenciesDuring } from '../../../fixtures/latency/latency.ts'
 import { spawn, untilSaid } from '../../../fixtures/sessions.ts'
 import { type Booted, boot, each } from '../../../harness/booted.ts'
 import { openSession, rpc } from '../../../harness/rpc.ts'
@@ -55,7 +55,7 @@ describe('streams', () => {
     session_id = (await spawn(booted, project_id, 'true')).session_id
   })
 
-  test('of one token are bounded, of whatever kind they are, and another token is served', async () => {
+  test('of one token are bounded over all kinds, and another token is served', async () => {
     const session = await openSession(url, mine.token)
     const first = await kept(getStream(url, mine.token, session))
     const second = await kept(listen(url, mine.token))
@@ -109,7 +109,7 @@ describe('streams', () => {
     })
   })
 
-  test('that were opened a thousand times leave the server quick for everybody else', async () => {
+  test('that were opened a thousand times leave the server responsive for other callers', async () => {
     const elsewhere = await booted.project()
     const printing = await spawn(
       booted,
@@ -138,7 +138,7 @@ describe('streams', () => {
     expectHealthy(`1,000 streams of one token, ${taken} taken`, attacked)
   })
 
-  test('that nobody reads do not make the server hold what they have not read', async () => {
+  test('that are not read do not make the server buffer what they have not read', async () => {
     const { session_id: loud } = await spawn(
       booted,
       project_id,

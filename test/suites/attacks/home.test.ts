@@ -110,7 +110,9 @@ describe('a home with an embedded database', () => {
       await client.call('project', { action: 'create', name, network: 'none' })
       await client.close()
       await server.kill('SIGTERM')
-      expect(await refusal(home, { DATABASE_URL: other.url })).toMatch(/unset it to use the embedded one/)
+      expect(await refusal(home, { DATABASE_URL: other.url })).toMatch(
+        /unset it to use the embedded database/,
+      )
       await server.restart()
       const again = await connect(server, server.admin_token)
       const { structured } = await again.call('project', { action: 'list' })

@@ -2,18 +2,12 @@
 // on one stack, so that SIGTERM or SIGINT stops them in reverse order, within the deadline of the config.
 import { once } from 'node:events'
 import { join } from 'node:path'
-import type { Caller } from '../../../internal/auth/caller.ts'
-import { createLifetimes } from '../../../internal/auth/lifetimes.ts'
-import { createOidc } from '../../../internal/auth/oidc.ts'
-import { createOpenStreams } from '../../../internal/auth/open-streams.ts'
 import { createRate } from '../../../internal/auth/rate.ts'
-import { createTokenCheck } from '../../../internal/auth/tokens.ts'
 import type { Settings } from '../../../internal/config/load.ts'
 import { startWatchdog } from '../../../internal/event-loop/watchdog.ts'
 import { lockHome } from '../../../internal/home-lock.ts'
 import { createHttp, type Http } from '../../../internal/http/app.ts'
 import { createLog, type Log } from '../../../internal/log.ts'
-import { ensureAdminToken, onTokenChange, tokenSource } from '../../../internal/manager/access/tokens.ts'
 import type { Committed } from '../../../internal/manager/events/log-writer.ts'
 import { createPoison } from '../../../internal/manager/events/poison.ts'
 import { createManagers, type Managers } from '../../../internal/manager/managers.ts'
@@ -24,7 +18,6 @@ import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { createStage } from '../../../internal/runtime/stage.ts'
 import type { Store } from '../../../internal/store/open.ts'
 import { createMcpSessionRows } from '../../../internal/store/rows/mcp-sessions.ts'
-import { endedAmong } from '../../../internal/store/rows/tokens.ts'
 import type { Door } from '../../../internal/tools/call-types.ts'
 import { tools } from '../../../internal/tools/declarations/index.ts'
 import { createDoor } from '../../../internal/tools/door.ts'
@@ -32,6 +25,7 @@ import { createSocketDoor } from '../../../internal/tools/droid-calls.ts'
 import { createFollow } from '../../../internal/tools/follow.ts'
 import { createSchemaCheck } from '../../../internal/tools/schema/check.ts'
 import { checkout, version } from '../command.ts'
+import { type Auth, followRevocations, startAuth } from './auth.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { openDatabase } from './database.ts'
 
@@ -45,15 +39,11 @@ const mountedDirectories = [
   { name: 'client', read_only: true },
 ]
 
-/** Delay before the streams of revoked tokens end. */
-const revocationDelayMs = 1_000
-
 /** Time to close the rooms after the running calls have ended. */
 const closeSeconds = 10
 
 /** What every step of the start needs. */
 type Start = { settings: Settings; log: Log; stack: AsyncDisposableStack }
-type Auth = Awaited<ReturnType<typeof startAuth>>
 type Below = { store: Store; runtime: Runtime; auth: Auth }
 
 async function startRuntime({ settings, log, stack }: Start, instance: string): Promise<Runtime> {
@@ -75,38 +65,6 @@ async function startRuntime({ settings, log, stack }: Start, instance: string): 
   stack.defer(() => watching.abort())
   runtime.watch(watching.signal)
   return runtime
-}
-
-async function startAuth({ settings, log, stack }: Start, store: Store) {
-  const { home, config } = settings
-  await ensureAdminToken(store.db, home, settings.admin_token)
-  const source = tokenSource(store.db, log)
-  stack.defer(() => source.close())
-  const tokens = createTokenCheck(source)
-  const lifetimes = createLifetimes()
-  stack.defer(() => lifetimes.close())
-  const streams = createOpenStreams({ ...config.streams, lifetimes })
-  const oidc = config.oidc && createOidc(config.oidc)
-
-  return {
-    tokens,
-    lifetimes,
-    streams,
-    async authenticate(bearer: string): Promise<Caller> {
-      return oidc && bearer.split('.').length === 3 ? await oidc(bearer) : await tokens.check(bearer)
-    },
-    /** Drops the tokens that were minted through these sessions; without sessions, any token may be gone. */
-    forgetTokens(session_ids?: ReadonlySet<string>): void {
-      tokens.forget(session_ids)
-      // The database reports the tokens that end with a session.
-      if (session_ids) return
-      endedAmong(store.db, lifetimes.watched()).then(
-        // Delayed, so that a call that deletes the project of its own token still receives its result.
-        (ended) => void setTimeout(() => lifetimes.revoke(ended), revocationDelayMs).unref(),
-        (error: unknown) => log.warn('failed to look for revoked tokens', { error }),
-      )
-    },
-  }
 }
 
 /** The managers, the door in front of them, and MCP in front of the door. */
@@ -205,15 +163,6 @@ function createHttpServer(
   })
 }
 
-/** Tokens that are revoked elsewhere stop working here, and their streams end. */
-const followRevocations = (store: Store, { tokens, lifetimes, forgetTokens }: Auth, managers: Managers) =>
-  onTokenChange(store, (token_id) => {
-    managers.identities.forget()
-    if (token_id === undefined) return forgetTokens()
-    tokens.forget()
-    lifetimes.revoke([token_id])
-  })
-
 /** An exit here loses nothing: every state is a row, and the next start recovers as after a kill. */
 function exitAfter(seconds: number, log: Log): void {
   setTimeout(() => {
@@ -235,7 +184,7 @@ export async function serve(settings: Settings): Promise<void> {
 
   const { store, instance, lost } = await openDatabase(settings, log, stack)
   const runtime = await startRuntime(start, instance)
-  const auth = await startAuth(start, store)
+  const auth = await startAuth(settings, log, stack, store)
   const below: Below = { store, runtime, auth }
   const { managers, mcp, client } = await startRooms(start, below)
   const http = createHttpServer(start, below, managers, mcp)

@@ -1,26 +1,36 @@
-// What a command of `./oubliette` is, and the little that all of them share: where the checkout is, how options are
-// read, how a wrong use is told from a failure.
+// The type of a command of `./oubliette`, and what all commands share: the checkout, the settings, option parsing, help
+// texts, and the translation of errors into a message and an exit code.
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
+import { inspect, type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { loadSettings, type Settings } from '../../internal/config/load.ts'
 import { Fault, messageOf } from '../../internal/fault.ts'
+import { mask } from '../../internal/log.ts'
 
 export type Command = {
+  /** One line, without a full stop. */
   about: string
-  /** What follows the command's name, e.g. `[--detach]`. */
+  /** What follows the name of the command, e.g. `[OPTIONS] PROMPT`. */
   usage: string
-  /** Lines of `--help` below the usage. */
-  help: string
-  /** Answers with the exit code; nothing is 0. */
+  /** Paragraphs below the first line of the help text. */
+  details?: string
+  /** Flag and description; `--help` is added. */
+  options?: [flag: string, description: string][]
+  /** Commands that can be pasted into a shell. */
+  examples: string[]
+  /** Returns the exit code; undefined is 0. */
   run(args: string[]): Promise<number | undefined>
 }
 
-/** The root of the source tree that this file is in. */
+/** The root of the source tree that contains this file. */
 export const checkout = join(import.meta.dirname, '..', '..')
+
+export const version = (): string =>
+  (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
 
 export const settings = (): Settings => loadSettings(process.env, checkout)
 
-/** For commands that start a server: what must not stand is refused before anything is done. */
+/** For commands that start a server: throws the first problem that prevents a start. */
 export function serverSettings(): Settings {
   const loaded = settings()
   const [problem] = loaded.problems
@@ -28,14 +38,25 @@ export function serverSettings(): Settings {
   return loaded
 }
 
-/** The command was called wrongly: exit code 2 instead of 1. */
+/** Incorrect usage of a command: exit code 2 instead of 1. */
 export class Usage extends Fault {
   constructor(message: string, hint?: string) {
     super('invalid', message, hint ? { hint } : {})
   }
 }
 
-/** Node's own option parser, its complaints as ours. */
+/** Prints an error of a command and returns the exit code. */
+export function explain(thrown: unknown): number {
+  if (!(thrown instanceof Fault)) {
+    // A bug: the stack is needed.
+    process.stderr.write(`oubliette: ${mask(inspect(thrown))}\n`)
+    return 1
+  }
+  process.stderr.write(mask(`oubliette: ${thrown.message}${thrown.hint ? `\n  ${thrown.hint}` : ''}\n`))
+  return thrown instanceof Usage ? 2 : 1
+}
+
+/** Node's option parser, with its errors as `Usage`. */
 export function options<const Options extends ParseArgsOptionsConfig>(
   args: string[],
   known: Options,
@@ -49,7 +70,57 @@ export function options<const Options extends ParseArgsOptionsConfig>(
   }
 }
 
-/** The known word nearest to a misspelt one, if one is near at all. */
+const lineWidth = 115
+
+function wrap(text: string, width: number): string[] {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line)
+      line = word
+    } else line = line === '' ? word : `${line} ${word}`
+  }
+  return [...lines, line]
+}
+
+/** The first sentence, without its full stop. */
+export const firstSentence = (text: string): string => text.split(/\.(?:\s|$)/, 1)[0]!
+
+/** Two columns. The second is wrapped; if the first is long, the second starts on the next line. */
+export function columns(entries: [string, string][]): string {
+  const width = Math.min(26, Math.max(...entries.map(([name]) => name.length)))
+  const indent = ' '.repeat(width + 4)
+  return entries
+    .map(([name, text]) => {
+      const body = wrap(text, lineWidth - indent.length).join(`\n${indent}`)
+      return `  ${name.length > width ? `${name}\n${indent}` : `${name.padEnd(width)}  `}${body}`.trimEnd()
+    })
+    .join('\n')
+}
+
+/** The help text of a command: usage, description, options, examples. */
+export function helpText(
+  name: string,
+  { about, usage, details, options: flags = [], examples }: Omit<Command, 'run'>,
+): string {
+  const shown: [string, string][] = [...flags, ['-h, --help', 'Show this help text']]
+  // Long options without a short form align with those that have one.
+  const aligned = shown.map(([flag, text]): [string, string] => [
+    flag.startsWith('--') ? `    ${flag}` : flag,
+    text,
+  ])
+  const paragraphs = [
+    `Usage: ./oubliette ${name} ${usage}`.trimEnd(),
+    wrap(about, lineWidth).join('\n'),
+    details,
+    `Options:\n${columns(aligned)}`,
+    examples.length > 0 && `Examples:\n${examples.map((line) => `  ${line}`).join('\n')}`,
+  ]
+  return `${paragraphs.filter(Boolean).join('\n\n')}\n`
+}
+
+/** The known word nearest to a misspelt one, if any is close enough. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   const distance = (a: string, b: string): number => {
     let row = Array.from({ length: b.length + 1 }, (_, index) => index)

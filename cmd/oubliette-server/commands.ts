@@ -1,5 +1,5 @@
-// Every command by name: the ones for people, and one for each tool.
-import { type Command, nearest, Usage } from './command.ts'
+// Every command by name: the program's own commands, and one per tool.
+import { type Command, columns, firstSentence, helpText, nearest, Usage } from './command.ts'
 
 const own: Record<string, () => Promise<Command>> = {
   up: async () => (await import('./daemon/up.ts')).up,
@@ -22,40 +22,43 @@ export async function findCommand(name: string): Promise<Command> {
   if (Object.hasOwn(tools, tool)) return (await import('./tool-command/command.ts')).toolCommand(tools[tool]!)
   const near = nearest(name, [...Object.keys(own), ...Object.keys(tools)])
   throw new Usage(
-    `there is no command "${name}"`,
-    near ? `did you mean ${near}?` : './oubliette --help lists the commands',
+    `unknown command "${name}"`,
+    near ? `did you mean "${near}"?` : 'run "./oubliette --help" for a list of commands',
   )
 }
 
-export async function commandHelp(name: string): Promise<string> {
-  const { about, usage, help } = await findCommand(name)
-  return [`usage: ./oubliette ${name} ${usage}`.trimEnd(), about, help]
-    .filter(Boolean)
-    .join('\n\n')
-    .concat('\n')
-}
-
-const lines = (entries: [string, string][]) => {
-  const width = Math.max(...entries.map(([name]) => name.length))
-  return entries.map(([name, about]) => `  ${name.padEnd(width)}  ${about}`).join('\n')
-}
+export const commandHelp = async (name: string): Promise<string> => helpText(name, await findCommand(name))
 
 export async function overview(): Promise<string> {
   const commands = await Promise.all(
     Object.entries(own).map(async ([name, load]): Promise<[string, string]> => [name, (await load()).about]),
   )
-  const tools = Object.values(await loadTools()).map((tool): [string, string] => [tool.name, tool.about])
-  return `usage: ./oubliette <command> [options]
+  const tools = Object.values(await loadTools()).map((tool): [string, string] => [
+    tool.name.replaceAll('_', '-'),
+    firstSentence(tool.about),
+  ])
+  return `Usage: ./oubliette COMMAND [OPTIONS]
 
-A control plane for AI agents that live in containers.
+A control plane for AI agents in containers
 
-commands
-${lines(commands)}
+Commands:
+${columns(commands)}
 
-tools, as commands for a running server
-${lines(tools)}
+Tool commands, which call the running server:
+${columns(tools)}
 
-Each command has its own --help. The environment (OUBLIETTE_HOME, OUBLIETTE_ADDRESS, DATABASE_URL, DOCKER_HOST and
-more) is described in docs/configuration.md.
+Options:
+${columns([
+  ['-h, --help', 'Show this help text'],
+  ['-V, --version', 'Show the version'],
+])}
+
+Examples:
+  ./oubliette up --detach
+  ./oubliette run 'echo hello'
+  ./oubliette project list
+
+Run "./oubliette COMMAND --help" for more information about a command. Environment variables (OUBLIETTE_HOME,
+OUBLIETTE_ADDRESS, DATABASE_URL, DOCKER_HOST and others) are described in docs/configuration.md.
 `
 }

@@ -1,13 +1,7 @@
-// The program behind `./oubliette`: finds the command, runs it, and turns whatever it throws into one line and an exit
-// code. Each command is loaded only when it is wanted, so that a small one starts fast.
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { checkout } from './command.ts'
+// The program behind `./oubliette`: finds the command, runs it, and turns an error into a message and an exit code. Each
+// command is loaded only when it is used, so that small commands start fast.
+import { explain, version } from './command.ts'
 import { commandHelp, findCommand, overview } from './commands.ts'
-import { explain } from './explain.ts'
-
-const version = () =>
-  (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
 
 async function main([name, ...args]: string[]): Promise<number> {
   if (name === '--version' || name === '-V') {
@@ -27,6 +21,6 @@ async function main([name, ...args]: string[]): Promise<number> {
   return (await command.run(args)) ?? 0
 }
 
-// A reader that has seen enough (`| head`) is no error of ours.
+// A reader that closes the pipe early (`| head`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
 process.exitCode = await main(process.argv.slice(2)).catch(explain)

@@ -1,5 +1,5 @@
-// The agents that are ready without any config: their names, where they are, and which model providers each can use, in
-// the order in which they are chosen. An entry of the config with the same name replaces one of these.
+// The predefined droids: name, command, and the model providers that each can use, in order of preference. An entry of
+// the config with the same name replaces one of these.
 import type { DroidConfig } from './models.ts'
 
 const entry = (
@@ -27,7 +27,7 @@ export const defaultDroids: Record<string, DroidConfig> = {
   ),
 }
 
-/** What the processes of one agent take in MiB: what was measured in a short turn, with room for a longer one. */
+/** Expected memory of the processes of one agent in MiB: measured in a short turn, plus a margin for longer ones. */
 export const agentMemoryMb: Record<NonNullable<DroidConfig['agent']>, number> = {
   claude: 320,
   codex: 200,
@@ -36,7 +36,7 @@ export const agentMemoryMb: Record<NonNullable<DroidConfig['agent']>, number> = 
   droid: 260,
 }
 
-/** Environment variables of the server that stand for a credential of their provider, when the config has none. */
+/** Environment variables of the server that are used as a credential of their provider when the config has none. */
 export const credentialVariables: Record<string, string> = {
   anthropic: 'ANTHROPIC_API_KEY',
   openai: 'OPENAI_API_KEY',

@@ -7,26 +7,26 @@ import { loadSettings, parseAddress, parseConfig } from './load.ts'
 const home = mkdtempSync(join(tmpdir(), 'oubliette-config-'))
 afterAll(() => rmSync(home, { recursive: true }))
 
-test('an empty file is all defaults; comments and trailing commas are fine', () => {
+test('an empty file yields the defaults; comments and trailing commas are accepted', () => {
   expect(parseConfig('', 'f').address).toBe('127.0.0.1:8080')
   expect(parseConfig('// hi\n{"log": {"level": "debug",},}', 'f').log.level).toBe('debug')
 })
 
-test('a misspelt key is named, also deep inside', () => {
+test('an unknown key is reported with its path, at any depth', () => {
   expect(() => parseConfig('{"adress": "x"}', 'f')).toThrow('f: unknown key "adress"')
   expect(() => parseConfig('{"log": {"levl": "x"}}', 'f')).toThrow('f: unknown key "log.levl"')
   expect(() => parseConfig('{"limits": {"pids": 1}}', 'f')).toThrow(/limits\.pids/)
 })
 
-test('broken JSON is told with its line', () => {
+test('invalid JSON is reported with its line', () => {
   expect(() => parseConfig('{\n"a": }', 'f')).toThrow(/^f:2: /)
 })
 
-test.each(['8080', 'host', 'host:99999', ':80', 'a b:80'])('"%s" is no address', (address) => {
+test.each(['8080', 'host', 'host:99999', ':80', 'a b:80'])('"%s" is refused as an address', (address) => {
   expect(() => parseAddress(address)).toThrow(/is not host:port/)
 })
 
-test('a credential comes from the environment, and one that is not set is not there', () => {
+test('a credential is read from the environment, and omitted with a warning when its variable is not set', () => {
   const variable = (name: string) => `$\{env:${name}}`
   const credentials = {
     git: { provider: 'git', key: variable('GIT_KEY') },
@@ -41,13 +41,13 @@ test('a credential comes from the environment, and one that is not set is not th
   expect(JSON.stringify(settings.config)).not.toContain('GIT_KEY')
 })
 
-test('an admin token of the wrong shape is refused without being shown', () => {
+test('an admin token of the wrong format is refused without being printed', () => {
   expect(() => loadSettings({ OUBLIETTE_HOME: home, OUBLIETTE_ADMIN_TOKEN: 'oub_hush' }, undefined)).toThrow(
     /^OUBLIETTE_ADMIN_TOKEN is not (?!.*hush)/,
   )
 })
 
-test('a database of the config is used when the environment names none', () => {
+test('DATABASE_URL overrides database_url', () => {
   const url = (text: string | undefined) => {
     writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ database_url: 'postgresql://config' }), {
       mode: 0o600,

@@ -1,4 +1,4 @@
-// The part of the config that is about droids and the models they use: what each needs, the secrets, the prices.
+// The part of the config about droids and the models that they use: droids, credentials, prices and cost estimates.
 import { z } from 'zod'
 import { Fault } from '../fault.ts'
 import { Secret } from '../log.ts'
@@ -19,24 +19,29 @@ export const droidSchema = z.strictObject({
   kind: z
     .enum(['shell', 'acp'])
     .describe('`shell` runs the prompt as a bash script; `acp` speaks the Agent Client Protocol.'),
-  command: z.string().min(1).optional().describe('The program to start (acp).'),
-  args: z.array(z.string()).default([]).describe('Its arguments.'),
-  env: z.record(z.string(), z.string()).default({}).describe('Its additional environment.'),
+  command: z.string().min(1).optional().describe('Program to start. Required for `acp`.'),
+  args: z.array(z.string()).default([]).describe('Arguments of the program.'),
+  env: z
+    .record(z.string(), z.string())
+    .default({})
+    .describe('Environment variables that are added for the program.'),
   image: z
     .string()
     .optional()
-    .describe('The container type that has it: that of projects which are made for it and name none.'),
+    .describe(
+      'Container type that contains the program. Projects that are created with this droid and set no container type use it.',
+    ),
   agent: z
     .enum(agents)
     .optional()
     .describe(
-      'Which agent it is, if one of those whose model, reasoning, tools and gateway we know how to set.',
+      'Agent implementation. If set, Oubliette configures its model, reasoning level, tools and model proxy.',
     ),
   providers: z
     .array(z.enum(modelProviders))
     .default([])
     .describe(
-      'Model providers that it can use through the model gateway; the first with a credential is used.',
+      'Model providers that the droid can use through the model proxy. The first one with a credential is used.',
     ),
   memory_mb: z
     .int()
@@ -44,61 +49,70 @@ export const droidSchema = z.strictObject({
     .max(1_048_576)
     .optional()
     .describe(
-      'Memory that one session of it is expected to take, in MiB, which admission counts against `limits.memory_mb`. If left out: claude 320, codex 200, gemini 330, opencode 480, droid 260, another acp droid 256, shell 8.',
+      'Expected memory of one session, in MiB. Admission counts it against `limits.memory_mb`. If omitted: claude 320, codex 200, gemini 330, opencode 480, droid 260, other `acp` droids 256, shell 8.',
     ),
 })
 export type DroidConfig = z.infer<typeof droidSchema>
 
 export const credentialSchema = z.strictObject({
-  provider: z.enum(['git', ...modelProviders]).describe('What it is for: `git`, or a model provider.'),
-  key: z.string().min(1).describe('The secret itself, or `${env:NAME}` to take it from the environment.'),
-  username: z
-    .string()
-    .optional()
-    .describe('For `git`: the user name that goes with it; x-access-token if left out.'),
+  provider: z.enum(['git', ...modelProviders]).describe('Use of the credential: `git`, or a model provider.'),
+  key: z.string().min(1).describe('The secret, or `${env:NAME}` to read it from the environment.'),
+  username: z.string().optional().describe('`git` only: user name. If omitted, `x-access-token`.'),
   base_url: z
     .url({ protocol: /^https?$/ })
     .optional()
-    .describe("For a model provider: where it is, if not at the provider's own address."),
-  region: z.string().min(1).optional().describe('For `bedrock`: the region; us-east-1 if left out.'),
+    .describe(
+      "Model providers only: base URL that replaces the provider's default. Required for `openai-compatible`.",
+    ),
+  region: z.string().min(1).optional().describe('`bedrock` only: AWS region. If omitted, `us-east-1`.'),
   access_key_id: z
     .string()
     .min(1)
     .optional()
-    .describe('For `bedrock`: the id that goes with a secret access key. Without it the key is an API key.'),
+    .describe(
+      '`bedrock` only: access key ID. If set, `key` is the secret access key; otherwise `key` is an API key.',
+    ),
   session_token: z
     .string()
     .min(1)
     .optional()
-    .describe('For `bedrock`: the token of temporary credentials, or `${env:NAME}`.'),
+    .describe('`bedrock` only: session token of temporary credentials, or `${env:NAME}`.'),
 })
 
 const usd = z.number().min(0).max(1_000_000)
 export const priceSchema = z.strictObject({
-  input: usd.describe('Input tokens.'),
-  output: usd.describe('Output tokens, thoughts included.'),
-  cache_read: usd.optional().describe('Input tokens read from a cache; as `input` if left out.'),
-  cache_write: usd.optional().describe('Input tokens written to a cache; as `input` if left out.'),
+  input: usd.describe('Price of input tokens.'),
+  output: usd.describe('Price of output tokens, including reasoning tokens.'),
+  cache_read: usd
+    .optional()
+    .describe('Price of input tokens read from a cache. If omitted, same as `input`.'),
+  cache_write: usd
+    .optional()
+    .describe('Price of input tokens written to a cache. If omitted, same as `input`.'),
   cache_write_1h: usd
     .optional()
-    .describe('Input tokens written to a cache for an hour; twice `input` if left out.'),
+    .describe('Price of input tokens written to a one-hour cache. If omitted, twice `input`.'),
   long_context: z
     .strictObject({
-      above_tokens: z.int().min(1).describe('Applies to requests with more input tokens than this.'),
-      factor: z.number().min(1).max(100).describe('Multiplies the prices of the whole request.'),
+      above_tokens: z.int().min(1).describe('Number of input tokens above which `factor` applies.'),
+      factor: z
+        .number()
+        .min(1)
+        .max(100)
+        .describe('Factor by which all prices of the request are multiplied.'),
     })
     .optional()
-    .describe('For models that cost more when the input is long.'),
+    .describe('Surcharge for requests with a long input.'),
   max_output_tokens: z
     .int()
     .min(1)
     .max(10_000_000)
     .optional()
-    .describe('The most the model writes in one answer; `estimates.output_tokens` if left out.'),
+    .describe('Maximum output tokens of one response of the model. If omitted, `estimates.output_tokens`.'),
 })
 export type Price = z.infer<typeof priceSchema>
 
-/** Above what the large models cost today: a model without a price must not be cheaper for it. */
+/** Higher than the price of current large models, so that a model does not become cheaper by having no price. */
 export const defaultPriceSchema = priceSchema.extend({
   input: priceSchema.shape.input.default(15),
   output: priceSchema.shape.output.default(75),
@@ -108,15 +122,17 @@ const tokens = z.int().min(1).max(10_000_000)
 export const estimatesSchema = z.strictObject({
   output_tokens: tokens
     .default(128_000)
-    .describe('Output of a request that sets no maximum itself, for a model whose price sets none.'),
+    .describe('Output tokens of a request without a maximum, for a model without `max_output_tokens`.'),
   image_tokens: tokens.default(10_000).describe('Input tokens of one image.'),
   file_tokens: tokens
     .default(300_000)
-    .describe('Input tokens of one document, audio or video file, and of what one hosted tool adds.'),
+    .describe(
+      'Input tokens of one document, audio or video file, and of the input that one hosted tool adds.',
+    ),
 })
 export type Estimates = z.infer<typeof estimatesSchema>
 
-/** Kinds of what a provider does on its own side for a request; see docs/models.md. */
+/** Features that a provider runs on its side of a request; see docs/models.md. */
 export const hostedTools = [
   'web_search',
   'web_fetch',
@@ -141,10 +157,10 @@ export type Credential = {
 
 const fromEnvironment = /^\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}$/
 
-/** Whether a value of the config file is a secret itself, rather than the name of a variable that holds one. */
+/** Whether a value is the secret itself and not a reference to an environment variable. */
 export const isLiteral = (text: string): boolean => !fromEnvironment.test(text)
 
-/** The secret, or the name of the variable that should hold it and is not set. */
+/** The secret, or the name of the variable that it refers to and that is not set. */
 export function secretOf(
   text: string,
   env: NodeJS.ProcessEnv,
@@ -155,7 +171,7 @@ export function secretOf(
   return value ? { secret: new Secret(value) } : { unset: variable }
 }
 
-/** The fields that only some providers have a use for. */
+/** Fields that apply to some providers only. */
 const fieldsFor = {
   username: ['git'],
   base_url: modelProviders,
@@ -170,18 +186,18 @@ function checkFields(name: string, credential: z.infer<typeof credentialSchema>,
       if (!(users as readonly string[]).includes(credential.provider))
         throw new Fault(
           'invalid',
-          `${file}: credentials.${name}.${field} has no use for provider "${credential.provider}"`,
-          { hint: `it is for ${users.join(', ')}` },
+          `${file}: credentials.${name}.${field} does not apply to provider "${credential.provider}"`,
+          { hint: `remove it; it applies to ${users.join(', ')}` },
         )
   if (credential.provider === 'openai-compatible' && !credential.base_url)
     throw new Fault('invalid', `${file}: credentials.${name}.base_url is missing`, {
-      hint: 'an openai-compatible provider can be anywhere, for example at http://127.0.0.1:11434/v1',
+      hint: 'provider openai-compatible requires a base_url, for example http://127.0.0.1:11434/v1',
     })
 }
 
 /**
- * Those of the config, and those that the environment has for providers that the config has none for. A credential
- * whose variable is not set is left out with a warning: projects that do not use it are not held up by it.
+ * The credentials of the config, and those of well-known environment variables for providers without one in the config.
+ * A credential whose variable is not set is omitted with a warning, so that projects that do not use it still work.
  */
 export function readCredentials(
   configured: Record<string, z.infer<typeof credentialSchema>>,
@@ -198,7 +214,7 @@ export function readCredentials(
     for (const unset of [main.unset, token?.unset])
       if (unset !== undefined)
         warnings.push(
-          `credential "${name}" is not available: ${file} takes it from the environment variable ${unset}, which is not set`,
+          `credential "${name}" is not available: ${file} reads it from the environment variable ${unset}, which is not set`,
         )
     if (!main.secret || token?.unset) continue
     read.set(name, { ...rest, key: main.secret, ...(token?.secret ? { session_token: token.secret } : {}) })

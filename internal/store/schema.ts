@@ -1,7 +1,7 @@
 // Every table as Kysely sees it. Times are ISO strings on the way out (see `open.ts`), JSON is plain values.
 
 import type { ColumnType, Generated, JSONColumnType } from 'kysely'
-import type { Limits } from '../config/load.ts'
+import type { Limits } from '../config/limits.ts'
 import type { SessionStatus } from '../protocol/session-status.ts'
 
 /** Set by the database when left out; read as an ISO string. */

@@ -1,6 +1,6 @@
 // docs/tools.md and docs/configuration.md, generated from the declarations. `./oubliette docs` writes them, a test compares them.
 import { couldAllow, formatScope, type Need, needs, parseScope, type Scope } from '../auth/scope.ts'
-import { configSchema } from '../config/load.ts'
+import { configSchema } from '../config/schema.ts'
 import { boundaries } from '../manager/project/boundaries.ts'
 import { fieldTable, tableLines } from './docs-table.ts'
 import type { Action, Tool } from './tool.ts'

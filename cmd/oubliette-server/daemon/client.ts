@@ -1,6 +1,6 @@
-// The client as containers get it: bundled from the sources of this very server, next to the Node that runs the server,
-// in a directory of the home that is mounted read-only. So client and server cannot differ in a new container, and any
-// image with glibc will do.
+// Installs the client for containers: bundled from the sources of this server, next to the Node that runs the server, in a
+// directory of the home that containers mount read-only. Client and server therefore always match in a new container,
+// and any image with glibc works.
 import { constants, existsSync } from 'node:fs'
 import { copyFile, link, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ export async function installClient(home: string): Promise<ClientInContainer> {
   const node = join(directory, 'node')
   if (!existsSync(node)) {
     const fresh = `${node}.${process.pid}`
-    // Another file system, or one without hard links: then it is copied.
+    // Fails across file systems, and on those without hard links.
     await link(process.execPath, fresh).catch(() =>
       copyFile(process.execPath, fresh, constants.COPYFILE_FICLONE),
     )
@@ -29,7 +29,7 @@ export async function installClient(home: string): Promise<ClientInContainer> {
   }
 }
 
-/** Clients of earlier releases that no container has mounted any more. */
+/** Removes the clients of earlier releases that no container mounts. */
 export async function removeOldClients(
   home: string,
   current: ClientInContainer,

@@ -1,4 +1,4 @@
-// The server of this home as seen from outside: is one running, where does it answer, is it ready.
+// The server of a home, seen from another process: its URL, whether it is ready, whether its process is ours.
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseAddress, type Settings } from '../../../internal/config/load.ts'
@@ -6,18 +6,18 @@ import { Fault } from '../../../internal/fault.ts'
 
 export function baseUrl(settings: Settings): string {
   const { host, port } = parseAddress(settings.config.address)
-  // What listens on every address is reached at the nearest one.
+  // A wildcard address is not a valid destination.
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
 }
 
-/** `up`: it serves, though perhaps with a full disk, which refuses some calls. */
+/** `up` is also true when the disk is full: the server then refuses only some calls. */
 export type Readiness = { ready: boolean; up: boolean; body: Record<string, unknown> }
 
 const onlyDisk = ({ missing }: { missing?: unknown }): boolean =>
   Array.isArray(missing) && missing.every((name) => name === 'disk')
 
-/** What `/readyz` says; undefined when nobody of ours answers there. */
+/** The response of `/readyz`; undefined if no Oubliette server answers. */
 export async function readiness(url: string): Promise<Readiness | undefined> {
   try {
     const response = await fetch(new URL('/readyz', url), { signal: AbortSignal.timeout(5000) })
@@ -30,7 +30,7 @@ export async function readiness(url: string): Promise<Readiness | undefined> {
   }
 }
 
-/** Until it is up; false when the time is over or `gone` says that there is nothing left to wait for. */
+/** Waits until the server is up. Returns false at the deadline, or when `gone` returns true. */
 export async function untilReady(url: string, deadline_ms: number, gone: () => boolean): Promise<boolean> {
   const deadline = performance.now() + deadline_ms
   while (performance.now() < deadline && !gone()) {
@@ -41,15 +41,15 @@ export async function untilReady(url: string, deadline_ms: number, gone: () => b
 }
 
 /**
- * Signals go only to a process that is a server of ours: seen from another pid namespace (a server in a container
- * that shares its home), the recorded number belongs to a stranger.
+ * Signals are sent only to an Oubliette server: in another pid namespace (a server in a container that shares its home),
+ * the recorded pid belongs to an unrelated process.
  */
 export function assertOurs(pid: number, home: string): void {
   let line: string
   try {
     line = readFileSync(`/proc/${pid}/cmdline`, 'utf8')
   } catch (error) {
-    // There is no /proc to ask on macOS, and nothing shares a home across pid namespaces there.
+    // macOS has no /proc, and no pid namespaces that could share a home.
     if (process.platform !== 'linux') return
     throw elsewhere(pid, home, error)
   }
@@ -59,9 +59,9 @@ export function assertOurs(pid: number, home: string): void {
 const elsewhere = (pid: number, home: string, cause?: unknown) =>
   new Fault(
     'unavailable',
-    `the server of ${home} runs where its process (${pid}) cannot be reached from here`,
+    `cannot signal the server of ${home}: process ${pid} is not in this pid namespace`,
     {
-      hint: 'if it runs in a container, stop that container',
+      hint: 'if the server runs in a container, stop that container',
       cause,
     },
   )

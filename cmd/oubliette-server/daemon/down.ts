@@ -1,5 +1,5 @@
-// `./oubliette down`: ends the server of this home, gently and then not. Containers and the sessions in them run on
-// unless --all is given; the next server finds them again.
+// `./oubliette down`: stops the server of this home with SIGTERM, then with SIGKILL. Containers and their sessions keep
+// running unless --all is given; the next server reattaches to them.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -30,14 +30,14 @@ function signal(pid: number, name: NodeJS.Signals): void {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
     if (code === 'ESRCH') return
-    throw new Fault('forbidden', `process ${pid} cannot be stopped: ${code}`, {
-      hint: 'it belongs to another user',
+    throw new Fault('forbidden', `cannot stop process ${pid}: ${code}`, {
+      hint: 'run this command as the user of the server',
       cause: error,
     })
   }
 }
 
-/** Without the server, so that it works whether or not one was running. The next one starts again what is wanted. */
+/** Uses the engine directly, because the server may not be running. The next server restarts the containers it needs. */
 async function stopContainers(config: Settings): Promise<void> {
   const file = join(config.home, 'instance-id')
   if (!existsSync(file)) return
@@ -46,30 +46,30 @@ async function stopContainers(config: Settings): Promise<void> {
     ({ kind, status }) => kind === 'container' && status === 'running',
   )
   await Promise.all(running.map(({ project_id }) => runtime.stop(project_id, grace_seconds)))
-  say(`${running.length} container${running.length === 1 ? '' : 's'} stopped.`)
+  say(`Stopped ${running.length} container${running.length === 1 ? '' : 's'}.`)
 }
 
-/** True if there was one. */
+/** Returns whether a server was running. */
 async function stopServer(config: Settings): Promise<boolean> {
   const holder = homeHolder(config.home)
   const own_database = config.database_url === undefined
   if (!holder) {
-    // A server that was killed leaves its database running for the next one; nobody wants it now.
+    // A killed server leaves its embedded database running.
     const left = own_database && (await stopEmbedded(config.home))
-    say(left ? 'No server was running; its database was, and is stopped.' : 'No server is running.')
+    say(left ? 'No server is running. Stopped its embedded database.' : 'No server is running.')
     return false
   }
   assertOurs(holder.pid, config.home)
   signal(holder.pid, 'SIGTERM')
   if (await gone(config.home, holder.pid, (config.config.shutdown_seconds + 15) * 1000)) {
-    say('The server is stopped.')
+    say('Server stopped.')
     return true
   }
   signal(holder.pid, 'SIGKILL')
   if (!(await gone(config.home, holder.pid, 5000)))
-    throw new Fault('timeout', `the server (process ${holder.pid}) does not end`)
+    throw new Fault('timeout', `the server (process ${holder.pid}) is still running after SIGKILL`)
   if (own_database) await stopEmbedded(config.home)
-  say('The server did not end in time and was killed.')
+  say('Server killed: it did not stop in time.')
   return true
 }
 
@@ -78,12 +78,15 @@ async function run(args: string[]): Promise<undefined> {
   const config = settings()
   const stopped = await stopServer(config)
   if (values.all) await stopContainers(config)
-  else if (stopped) say('Containers run on; ./oubliette down --all stops them too.')
+  else if (stopped) say('Containers keep running. Run "./oubliette down --all" to stop them.')
 }
 
 export const down: Command = {
-  about: 'Stop the server of this home. Containers and the sessions in them run on.',
-  usage: '[--all]',
-  help: '  --all  Stop the containers too.',
+  about: 'Stop the server',
+  usage: '[OPTIONS]',
+  details:
+    'Containers and their sessions keep running, and the next server reattaches to them, unless --all is given.',
+  options: [['--all', 'Stop the containers as well']],
+  examples: ['./oubliette down', './oubliette down --all'],
   run,
 }

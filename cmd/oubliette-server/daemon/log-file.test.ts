@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { rotate } from './log-file.ts'
 
-test('a log beyond its size is set aside and begun anew', () => {
+test('a log file that exceeds its size is rotated', () => {
   const folder = mkdtempSync(join(tmpdir(), 'oubliette-log-'))
   const file = join(folder, 'server.log')
   appendFileSync(file, 'a'.repeat(50))

@@ -1,5 +1,5 @@
-// The log of a server in the background. Its stderr is the file itself, opened for appending, so that even a crash leaves
-// its last words there; the file is kept small by copying it aside and cutting it, which an appending writer does not notice.
+// The log file of a background server. The stderr of the server is this file, opened for appending, so that the output of
+// a crash is in it as well. Rotation copies the file and truncates it, which works with a writer that appends.
 import { copyFileSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -15,7 +15,7 @@ export function rotate(file: string, max_bytes = 10 * 1024 * 1024): boolean {
   return true
 }
 
-export function keepSmall(file: string): Disposable {
+export function rotatePeriodically(file: string): Disposable {
   const timer = setInterval(() => rotate(file), check_ms).unref()
   return { [Symbol.dispose]: () => clearInterval(timer) }
 }

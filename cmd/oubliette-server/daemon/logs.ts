@@ -1,3 +1,4 @@
+// `./oubliette logs`: shows the log file with tail.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { Fault } from '../../../internal/fault.ts'
@@ -9,16 +10,17 @@ async function run(args: string[]): Promise<number> {
     follow: { type: 'boolean', short: 'f', default: false },
     lines: { type: 'string', short: 'n', default: '100' },
   })
-  if (!/^\d+$/.test(values.lines)) throw new Usage(`--lines takes a number, not "${values.lines}"`)
+  if (!/^\d+$/.test(values.lines))
+    throw new Usage(`invalid value "${values.lines}" for --lines: expected a number`)
   const file = logFile(settings().home)
   if (!existsSync(file))
-    throw new Fault('not_found', `there is no log at ${file}`, {
-      hint: 'only a server in the background (./oubliette up --detach) writes one; in the foreground it is on the terminal',
+    throw new Fault('not_found', `no log file at ${file}`, {
+      hint: 'only a background server ("./oubliette up --detach") writes a log file; a foreground server logs to stderr',
     })
   const child = spawn('tail', ['-n', values.lines, ...(values.follow ? ['-F'] : []), file], {
     stdio: 'inherit',
   })
-  // Ctrl-C reaches tail by itself; it is the normal end of following.
+  // Ctrl-C reaches tail directly and is the normal end of --follow.
   process.on('SIGINT', () => undefined)
   return new Promise((resolve, reject) => {
     child.once('error', reject)
@@ -27,9 +29,12 @@ async function run(args: string[]): Promise<number> {
 }
 
 export const logs: Command = {
-  about: 'The log of the server in the background.',
-  usage: '[-f] [-n LINES]',
-  help: `  -f, --follow       Go on with what is written from now on.
-  -n, --lines LINES  Begin with the last so many lines (100).`,
+  about: 'Show the log of the background server',
+  usage: '[OPTIONS]',
+  options: [
+    ['-f, --follow', 'Follow the log'],
+    ['-n, --lines LINES', 'Number of lines to show from the end of the log (default 100)'],
+  ],
+  examples: ['./oubliette logs', './oubliette logs -f -n 20'],
   run,
 }

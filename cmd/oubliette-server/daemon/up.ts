@@ -1,5 +1,5 @@
-// `./oubliette up`: from a bare machine to a server that is ready, saying on the way what takes long and at the end where
-// it is. Whatever is there already is used as it is.
+// `./oubliette up`: sets up the machine, starts the server and prints how to connect to it. Existing parts are used as they
+// are.
 import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -11,7 +11,7 @@ import { homeHolder } from '../../../internal/home-lock.ts'
 import { type Command, checkout, options, serverSettings, Usage } from '../command.ts'
 import { createProgress } from '../setup/progress.ts'
 import { setUp } from '../setup/set-up.ts'
-import { accountNamed, assertEngine, giveHome, isNew, startAgainAs } from '../setup/unprivileged.ts'
+import { accountNamed, assertEngine, giveHome, isNew, restartAs } from '../setup/unprivileged.ts'
 import { baseUrl, untilReady } from './daemon.ts'
 import { logFile, rotate } from './log-file.ts'
 
@@ -19,7 +19,7 @@ const ready_deadline_ms = 120_000
 
 const quoted = (path: string) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`)
 
-/** Never the secret itself: this ends up in terminals, logs and screenshots. */
+/** Without the token itself: this text ends up in terminals, logs and screenshots. */
 export function banner(config: Settings): string {
   const url = baseUrl(config)
   const file = join(config.home, 'admin.token')
@@ -29,14 +29,14 @@ export function banner(config: Settings): string {
 Oubliette is ready: ${url}
   home         ${config.home}
   admin token  ${where}
-  stop with    ./oubliette down
+  stop         ./oubliette down
 
 Connect Claude Code:
   claude mcp add --transport http oubliette ${url}/mcp --header "Authorization: Bearer ${secret}"
 `
 }
 
-/** Found out before the set-up rather than after it. */
+/** Checked before the set-up, which can take minutes. */
 async function assertFree(address: string): Promise<void> {
   const { host, port } = parseAddress(address)
   const probe = createServer()
@@ -44,17 +44,17 @@ async function assertFree(address: string): Promise<void> {
     await new Promise<void>((resolve, reject) => probe.once('error', reject).listen(port, host, resolve))
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
-    const why = code === 'EADDRINUSE' ? 'is in use by another program' : `cannot be used: ${code}`
-    throw new Fault('conflict', `the address ${address} ${why}`, {
-      hint: 'choose another one with OUBLIETTE_ADDRESS=127.0.0.1:8081',
+    const why = code === 'EADDRINUSE' ? 'is in use by another program' : `is not available: ${code}`
+    throw new Fault('conflict', `address ${address} ${why}`, {
+      hint: 'set another address, for example OUBLIETTE_ADDRESS=127.0.0.1:8081',
       cause: error,
     })
   }
   await new Promise((resolve) => probe.close(resolve))
 }
 
-/** The last words of a server that ended during its start. */
-function lastWords(file: string, from: number): string {
+/** The error of a server that exited during its start: its last message. */
+function startError(file: string, from: number): string {
   const lines = readFileSync(file).subarray(from).toString().trim().split('\n')
   const line = lines.findLast((text) => text.trim() !== '') ?? ''
   try {
@@ -83,48 +83,50 @@ async function detach(config: Settings): Promise<void> {
   })
   child.unref()
   if (await untilReady(baseUrl(config), ready_deadline_ms, () => ended)) return
-  const reason = ended ? `ended: ${lastWords(file, before)}` : 'does not become ready; see ./oubliette status'
-  throw new Fault('unavailable', `the server ${reason}`, { hint: `its log is ${file}` })
+  const reason = ended
+    ? `the server exited: ${startError(file, before)}`
+    : `the server is not ready after ${ready_deadline_ms / 1000} s; see "./oubliette status"`
+  throw new Fault('unavailable', reason, { hint: `see the log ${file}` })
 }
 
-async function stay(config: Settings): Promise<void> {
+async function runInForeground(config: Settings): Promise<void> {
   const { serve } = await import('./serve.ts')
   let over = false
   const served = serve(config).finally(() => {
     over = true
   })
-  const told = untilReady(baseUrl(config), Number.POSITIVE_INFINITY, () => over).then((ready) => {
-    if (ready) process.stdout.write(`${banner(config)}  (Ctrl-C stops it too)\n`)
+  const printed = untilReady(baseUrl(config), Number.POSITIVE_INFINITY, () => over).then((ready) => {
+    if (ready) process.stdout.write(`${banner(config)}\nPress Ctrl-C to stop the server.\n`)
   })
-  await Promise.all([served, told])
+  await Promise.all([served, printed])
 }
 
-/** What needs root is done as root; the rest, from looking for a running server on, by the user. */
+/** Sets up the machine as root, then restarts this command as the user, beginning with the search for a running server. */
 async function runAs(name: string, config: Settings, detached: boolean): Promise<void> {
   const account = accountNamed(name)
   if (account.uid === process.getuid?.()) return
-  if (process.getuid?.() !== 0) throw new Usage('--user can be used by root only')
+  if (process.getuid?.() !== 0) throw new Usage('--user requires root')
   giveHome(config.home, account)
   await setUp(config, createProgress(), { logs: '/var/log/oubliette' })
   assertEngine(config.docker_host, account)
-  startAgainAs(account, ['up', ...(detached ? ['--detach'] : [])], { OUBLIETTE_HOME: config.home })
+  restartAs(account, ['up', ...(detached ? ['--detach'] : [])], { OUBLIETTE_HOME: config.home })
 }
 
-/** Told to everybody who is root, asked only of somebody who can answer, and only while the home can still be given. */
+/** Always a notice for root; a question only on a terminal, and only while the owner of the home can still change. */
 async function offerUser(config: Settings): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return undefined
   const owner = statSync(config.home, { throwIfNoEntry: false })?.uid ?? 0
   process.stdout.write(
-    `The server runs as root. It does not need to: ./oubliette up --user NAME runs it as a user of the group docker (docs/unprivileged.md).\n${
+    `The server runs as root, which is not required. Use "./oubliette up --user NAME" to run it as a user of the group docker (docs/unprivileged.md).\n${
       owner === 0
         ? ''
-        : `${config.home} belongs to uid ${owner}: a server of that user cannot use it any more after one of root.\n`
+        : `${config.home} belongs to uid ${owner}. After a start as root, a server of that user can no longer use it.\n`
     }`,
   )
   if (!process.stdin.isTTY || !process.stdout.isTTY || !isNew(config.home)) return undefined
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
   try {
-    return (await terminal.question('Name of that user (empty: run as root): ')).trim() || undefined
+    return (await terminal.question('User name (empty to run as root): ')).trim() || undefined
   } finally {
     terminal.close()
   }
@@ -143,12 +145,10 @@ async function run(args: string[]): Promise<number> {
     if (!ready)
       throw new Fault(
         'unavailable',
-        `a server (process ${holder.pid}) has ${config.home} but does not become ready`,
-        {
-          hint: './oubliette status says what is missing; ./oubliette down stops it',
-        },
+        `the server of ${config.home} (process ${holder.pid}) is running but not ready`,
+        { hint: 'run "./oubliette status" to see what is missing, or "./oubliette down" to stop it' },
       )
-    process.stdout.write(`Already running (process ${holder.pid}).\n${banner(config)}`)
+    process.stdout.write(`The server is already running (process ${holder.pid}).\n${banner(config)}`)
     return 0
   }
   for (const warning of config.warnings) process.stderr.write(`oubliette: warning: ${warning}\n`)
@@ -157,7 +157,7 @@ async function run(args: string[]): Promise<number> {
   if (user !== undefined) await runAs(user, config, values.detach)
   await setUp(config, createProgress())
   if (!values.detach) {
-    await stay(config)
+    await runInForeground(config)
     return 0
   }
   await detach(config)
@@ -166,13 +166,17 @@ async function run(args: string[]): Promise<number> {
 }
 
 export const up: Command = {
-  about: 'Set everything up on this machine and run the server.',
-  usage: '[--detach] [--user NAME]',
-  help: `Installs what is missing (a Docker engine on Debian and Ubuntu as root, container images), then runs the server in
-the foreground until Ctrl-C.
-
-  -d, --detach  Run it in the background instead, and return when it is ready.
-  --user NAME   For root: set up as root, then run the server as this user, who must exist and be in the group docker.
-                A new OUBLIETTE_HOME is given to that user; one with data of another user is refused.`,
+  about: 'Set up this machine and run the server',
+  usage: '[OPTIONS]',
+  details: `Installs missing parts (on Debian and Ubuntu as root: a Docker engine; everywhere: container images), then runs the
+server in the foreground until Ctrl-C.`,
+  options: [
+    ['-d, --detach', 'Run the server in the background and return when it is ready'],
+    [
+      '--user NAME',
+      'Set up as root, then run the server as this user, who must exist and be in the group docker. A new OUBLIETTE_HOME becomes the property of the user; one with data of another user is refused. Requires root',
+    ],
+  ],
+  examples: ['./oubliette up', './oubliette up --detach', './oubliette up --detach --user oubliette'],
   run,
 }

@@ -1,4 +1,4 @@
-// `./oubliette bench`: sets everything up and runs the benchmarks of `bench/`, one after the other.
+// `./oubliette bench`: sets up the machine and runs the benchmarks of `bench/` one after another.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
@@ -14,8 +14,8 @@ async function run(args: string[]): Promise<number> {
   const all = readdirSync(folder)
     .filter((file) => file.endsWith('.ts'))
     .map((file) => file.slice(0, -'.ts'.length))
-  const strange = positionals.find((name) => !all.includes(name))
-  if (strange) throw new Usage(`there is no benchmark "${strange}"`, `one of ${all.join(', ')}`)
+  const unknown = positionals.find((name) => !all.includes(name))
+  if (unknown) throw new Usage(`unknown benchmark "${unknown}"`, `benchmarks: ${all.join(', ')}`)
   await setUp(settings(), createProgress())
   let failed = 0
   for (const name of positionals.length > 0 ? positionals : all) {
@@ -28,8 +28,9 @@ async function run(args: string[]): Promise<number> {
 }
 
 export const bench: Command = {
-  about: 'Set everything up and run the benchmarks.',
-  usage: '[name…]',
-  help: '  name  Only these, e.g. "project-get".',
+  about: 'Set up this machine and run the benchmarks',
+  usage: '[NAME...]',
+  details: 'Runs all benchmarks of bench/, or those that are named.',
+  examples: ['./oubliette bench', './oubliette bench project-get'],
   run,
 }

@@ -1,4 +1,4 @@
-// `./oubliette docs`: writes the documents that are made of declarations.
+// `./oubliette docs`: writes the documents that are generated from declarations.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { tools } from '../../../internal/tools/declarations/index.ts'
@@ -6,9 +6,9 @@ import { renderDocs } from '../../../internal/tools/docs.ts'
 import { type Command, checkout, options } from '../command.ts'
 
 export const docs: Command = {
-  about: 'Write docs/tools.md and docs/configuration.md anew from the declarations.',
+  about: 'Regenerate docs/tools.md and docs/configuration.md',
   usage: '',
-  help: '',
+  examples: ['./oubliette docs'],
   async run(args) {
     options(args, {})
     for (const [path, text] of Object.entries(renderDocs(tools))) {

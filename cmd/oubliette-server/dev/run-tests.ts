@@ -1,12 +1,11 @@
-// `./oubliette test`: sets everything up, checks types, style and unused code, then runs the tests. Its last line is
-// always `N passed, N failed`, whatever happens before, since machines read it.
+// `./oubliette test`: sets up the machine, checks types, style and unused code, then runs the tests. The last line is
+// always `N passed, N failed`, even after an error, because programs parse it.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { defaultDroids } from '../../../internal/config/default-droids.ts'
-import { type Command, checkout, options, settings } from '../command.ts'
-import { explain } from '../explain.ts'
+import { type Command, checkout, explain, options, settings } from '../command.ts'
 import { createProgress } from '../setup/progress.ts'
 import { setUp } from '../setup/set-up.ts'
 
@@ -16,7 +15,7 @@ const checks = [
   ['knip', '--no-progress'],
 ]
 
-/** Runs a program of node_modules/.bin to its end; a signal to us goes on to it. */
+/** Runs a program of node_modules/.bin to its end and forwards signals to it. */
 function finish(command: string[], env: NodeJS.ProcessEnv, output: 'inherit' | 'pipe') {
   const [program = '', ...args] = command
   return new Promise<{ code: number; text: string }>((resolve, reject) => {
@@ -51,7 +50,7 @@ type Report = {
   testResults: { status: string; assertionResults: { status: string }[] }[]
 }
 
-/** Passed and failed of a vitest JSON report. A file that failed as a whole, with no failed test in it, counts as one. */
+/** Counts of a vitest JSON report. A file that failed without a failed test counts as one failure. */
 export function countTests(report: Report): { passed: number; failed: number } {
   let failed = 0
   for (const file of report.testResults) {
@@ -62,7 +61,7 @@ export function countTests(report: Report): { passed: number; failed: number } {
 }
 
 const agentImages = Object.values(defaultDroids).flatMap(({ image }) => image ?? [])
-/** Of the agent that is put under memory pressure. */
+/** The image of the agent that the memory suite uses. */
 const chaosImages = [defaultDroids.opencode?.image ?? []].flat()
 
 async function runVitest(filters: string[], env: NodeJS.ProcessEnv) {
@@ -80,7 +79,7 @@ async function runVitest(filters: string[], env: NodeJS.ProcessEnv) {
     const { code } = await finish(command, env, 'inherit')
     return { code, ...countTests(JSON.parse(readFileSync(file, 'utf8')) as Report) }
   } catch (error) {
-    process.stderr.write(`oubliette: vitest left no report: ${error}\n`)
+    process.stderr.write(`oubliette: failed to read the report of vitest: ${error}\n`)
     return { code: 1, passed: 0, failed: 1 }
   } finally {
     rmSync(folder, { recursive: true, force: true })
@@ -106,7 +105,7 @@ async function run(args: string[]): Promise<number> {
     await setUp(settings(), progress, { also: values.agents ? agentImages : values.chaos ? chaosImages : [] })
     progress.step(`set-up took ${((performance.now() - begun) / 1000).toFixed(1)} s`)
     const failed = filters.length === 0 ? await failedChecks() : 0
-    // One of these kills the engine under everything that runs in it.
+    // One of these suites kills the engine, and with it the containers of all others.
     const alone = values.chaos ? ['--no-file-parallelism'] : []
     const tests = await runVitest([...alone, ...filters], env)
     outcome = {
@@ -122,10 +121,14 @@ async function run(args: string[]): Promise<number> {
 }
 
 export const test: Command = {
-  about: 'Set everything up and run the tests (and, without a name, the checks of types and style).',
-  usage: '[suite…] [--chaos] [--agents]',
-  help: `  suite      Only test files whose path contains this, e.g. "permissions".
-  --chaos    The suites that kill servers, containers and engines.
-  --agents   The suites that run real agents against a scripted model.`,
+  about: 'Set up this machine and run the tests',
+  usage: '[OPTIONS] [SUITE...]',
+  details: `Runs the test files whose path contains SUITE. Without SUITE and options, checks types, style and unused code, and
+runs all tests except those of --chaos and --agents.`,
+  options: [
+    ['--chaos', 'Run the suites that kill servers, containers and engines'],
+    ['--agents', 'Run the suites that use real agents with a scripted model'],
+  ],
+  examples: ['./oubliette test', './oubliette test session/run', './oubliette test --chaos'],
   run,
 }

@@ -1,7 +1,7 @@
-// A session's events for a terminal: what the droid says on stdout as it says it, everything around it as short lines on
-// stderr, so that `./oubliette run … | other` passes on the answer and nothing else.
+// Prints the events of a session: the output of the droid to stdout as it arrives, everything else as short lines to stderr,
+// so that `./oubliette run … | other` passes on the answer only.
 import { stripVTControlCharacters } from 'node:util'
-import type { RunEvent } from './outcome.ts'
+import type { RunEvent } from './events.ts'
 
 type Out = { write(text: string): unknown; isTTY?: boolean }
 
@@ -12,7 +12,7 @@ const line = (value: unknown, most = 160): string => {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text
 }
 
-/** The short line about an event that is not the droid's own words; undefined if there is nothing to say. */
+/** The line for an event that is not output of the droid; undefined for events that are not shown. */
 export function noteOf(event: RunEvent): string | undefined {
   switch (event.type) {
     case 'tool_call':
@@ -20,9 +20,7 @@ export function noteOf(event: RunEvent): string | undefined {
         ? undefined
         : `▸ ${line(event.title ?? event.kind)} ${line(event.input ?? '', 80)}`.trimEnd()
     case 'tool_result':
-      return event.status === 'failed'
-        ? `✗ ${line(event.output ?? event.title ?? 'the tool failed')}`
-        : undefined
+      return event.status === 'failed' ? `✗ ${line(event.output ?? event.title ?? 'tool failed')}` : undefined
     case 'plan':
       return (Array.isArray(event.entries) ? event.entries : [])
         .map(
@@ -31,14 +29,14 @@ export function noteOf(event: RunEvent): string | undefined {
         )
         .join('\n')
     case 'permission_request':
-      return `? ${line((event.tool_call as { title?: unknown } | undefined)?.title)}: waits for an answer (./oubliette approval list --session-id ${event.session_id})`
+      return `? ${line((event.tool_call as { title?: unknown } | undefined)?.title)}: waiting for approval (./oubliette approval list --session-id ${event.session_id})`
     case 'caller_tool_request':
-      return `? ${line(event.tool)}: waits for its caller`
+      return `? ${line(event.tool)}: waiting for the caller`
     case 'error':
       return `✗ ${line(event.message, 500)}`
     case 'status':
       if (event.status === 'queued')
-        return `… queued at place ${line(event.queue_position)}: ${line(event.reason)}`
+        return `… queued at position ${line(event.queue_position)}: ${line(event.reason)}`
       return event.status === 'failed' ? `✗ failed: ${line(event.reason, 500)}` : undefined
     case 'completion':
       return typeof event.error === 'string' && event.exit_code === undefined
@@ -64,7 +62,7 @@ export function createPrinter({ json, out, err }: { json: boolean; out: Out; err
       if (event.type === 'delta' && event.stream === 'stderr') return void err.write(text)
       if (event.type === 'delta') {
         out.write(text)
-        // A script's output is passed on to the byte; an agent's words are given an end of line if they have none.
+        // The output of a script is passed on unchanged; the text of an agent gets a final newline if it has none.
         open = event.stream === undefined && !text.endsWith('\n')
         return
       }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { exitCodeOf, isTurnOver } from './outcome.ts'
+import { exitCodeOf, isTurnOver } from './events.ts'
 import { createPrinter } from './print.ts'
 
 function printed(events: Record<string, unknown>[], json = false) {
@@ -15,7 +15,7 @@ function printed(events: Record<string, unknown>[], json = false) {
   return said
 }
 
-test('a script is passed on to the byte, its two streams apart', () => {
+test('stdout and stderr of a script are passed on unchanged and separately', () => {
   const said = printed([
     { type: 'status', status: 'running' },
     { type: 'delta', stream: 'stdout', text: 'one' },
@@ -26,7 +26,7 @@ test('a script is passed on to the byte, its two streams apart', () => {
   expect(said).toEqual({ out: 'one more', err: 'two\n' })
 })
 
-test("an agent's words end with a line, and what it does is told beside them", () => {
+test('the text of an agent ends with a newline, and its tool calls go to stderr', () => {
   const said = printed([
     { type: 'delta', role: 'assistant', text: 'Look' },
     { type: 'tool_call', title: 'Read file', input: { path: 'a.txt' } },
@@ -39,7 +39,7 @@ test("an agent's words end with a line, and what it does is told beside them", (
   expect(said.err).toBe('▸ Read file {"path":"a.txt"}\n✗ no such file\n')
 })
 
-test('with --json every event is one line, as it is', () => {
+test('with --json, every event is printed unchanged on one line', () => {
   const said = printed(
     [
       { type: 'delta', text: 'a\nb' },
@@ -58,7 +58,7 @@ test('with --json every event is one line, as it is', () => {
   ])
 })
 
-test('the exit code is that of the script, or says whether the agent came to the end of its turn', () => {
+test('the exit code is that of the script, or reports whether the agent ended its turn', () => {
   const completion = (more: object) => exitCodeOf({ index: 1, type: 'completion', ...more })
   expect(completion({ exit_code: 7, stop_reason: 'error' })).toBe(7)
   expect(completion({ exit_code: 0, stop_reason: 'end_turn' })).toBe(0)
@@ -67,7 +67,7 @@ test('the exit code is that of the script, or says whether the agent came to the
   expect(exitCodeOf({ index: 1, type: 'status', status: 'failed' })).toBe(1)
 })
 
-test('a turn is over with its own completion or with the session', () => {
+test('a turn ends with its completion or with the session', () => {
   expect(isTurnOver({ index: 1, type: 'completion', turn_id: 'a' }, 'a')).toBe(true)
   expect(isTurnOver({ index: 1, type: 'completion', turn_id: 'b' }, 'a')).toBe(false)
   expect(isTurnOver({ index: 1, type: 'status', status: 'failed' }, 'a')).toBe(true)

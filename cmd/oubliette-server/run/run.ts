@@ -1,5 +1,5 @@
-// `./oubliette run PROMPT`: the main job in one line. Brings the server up if none answers, gives the prompt to a new
-// session, shows what happens while it happens, and ends as the droid did.
+// `./oubliette run PROMPT`: starts the server if it is not running, sends the prompt to a new session, streams the events,
+// and exits with the outcome of the turn.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -8,16 +8,14 @@ import { Fault } from '../../../internal/fault.ts'
 import { patterns } from '../../../internal/ids.ts'
 import { type Command, options, settings, Usage } from '../command.ts'
 import { baseUrl, readiness } from '../daemon/daemon.ts'
-import { everyProject } from '../projects.ts'
-import { callTool, type Endpoint, endpoint } from '../tool-command/call.ts'
-import { exitCodeOf, isTurnOver, type RunEvent } from './outcome.ts'
+import { callTool, type Endpoint, endpoint, listProjects } from '../tool-command/call.ts'
+import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from './events.ts'
 import { createPrinter } from './print.ts'
-import { readEvents } from './stream.ts'
 
 const interrupted_code = 130
 
-/** Its banner is not what somebody wants to read who pipes the droid's answer on. */
-async function bringUp(config: Settings): Promise<void> {
+/** The banner of `up` is discarded: stdout carries only the output of the droid. */
+async function ensureServer(config: Settings): Promise<void> {
   if ((await readiness(baseUrl(config)))?.up) return
   const main = join(import.meta.dirname, '../main.ts')
   const child = spawn(process.execPath, [...process.execArgv, main, 'up', '--detach'], {
@@ -25,15 +23,15 @@ async function bringUp(config: Settings): Promise<void> {
   })
   const [code] = (await once(child, 'exit')) as [number | null]
   if (code !== 0)
-    throw new Fault('unavailable', 'the server could not be started', { hint: './oubliette up says more' })
+    throw new Fault('unavailable', 'failed to start the server', { hint: 'run "./oubliette up" for details' })
 }
 
-/** By its name, or its id; one that has neither is made, unless an id was meant. */
+/** Finds a project by ID or name. A project with that name is created if none exists; an ID is never used as a name. */
 async function projectNamed(where: Endpoint, name: string, droid: string | undefined): Promise<string> {
   if (patterns.project.test(name))
     return String((await callTool(where, 'project', { action: 'get', project_id: name })).project_id)
   const find = async () =>
-    (await everyProject(where)).find((project) => project.name.toLowerCase() === name.toLowerCase())
+    (await listProjects(where)).find((project) => project.name.toLowerCase() === name.toLowerCase())
   const there = await find()
   if (there) return there.project_id
   try {
@@ -41,29 +39,29 @@ async function projectNamed(where: Endpoint, name: string, droid: string | undef
       (await callTool(where, 'project', { action: 'create', name, ...(droid ? { droid } : {}) })).project_id,
     )
   } catch (error) {
-    // Another `run` was faster.
+    // A concurrent `run` created it.
     const made = error instanceof Fault && error.kind === 'conflict' ? await find() : undefined
     if (made) return made.project_id
     throw error
   }
 }
 
-/** The first Ctrl-C cancels the turn and waits for what the droid says to it; the second does not wait. */
+/** The first Ctrl-C cancels the turn and waits for its end; the second ends the session. */
 function onInterrupt(
   cancel: () => Promise<unknown>,
   leave: () => Promise<unknown>,
 ): Disposable & { count: number } {
-  const state = { count: 0, [Symbol.dispose]: () => void process.off('SIGINT', hear) }
-  const hear = () => {
+  const state = { count: 0, [Symbol.dispose]: () => void process.off('SIGINT', handle) }
+  const handle = () => {
     state.count += 1
     if (state.count === 1) {
-      process.stderr.write('\noubliette: cancelling the turn; once more ends the session\n')
-      // One that is over already needs no cancelling.
+      process.stderr.write('\noubliette: cancelling the turn; press Ctrl-C again to end the session\n')
+      // Fails if the turn is already over.
       cancel().catch(() => undefined)
     } else if (state.count === 2) void leave().finally(() => process.exit(interrupted_code))
     else process.exit(interrupted_code)
   }
-  process.on('SIGINT', hear)
+  process.on('SIGINT', handle)
   return state
 }
 
@@ -80,12 +78,11 @@ async function run(args: string[]): Promise<number> {
     true,
   )
   const prompt = positionals.join(' ')
-  if (prompt.trim() === '')
-    throw new Usage('what shall the droid do?', "for example ./oubliette run 'echo hello'")
+  if (prompt.trim() === '') throw new Usage('missing PROMPT', "example: ./oubliette run 'echo hello'")
   const config = settings()
-  await bringUp(config)
+  await ensureServer(config)
   const where = endpoint(config, baseUrl(config))
-  // Agents are in containers of their own types, so each has a project of its own.
+  // Agents need containers of different types, so each has its own project.
   const own = values.droid !== undefined && values.droid !== 'shell' ? values.droid : 'default'
   const project_id = await projectNamed(where, values.project ?? own, values.droid)
   const { session_id, turn_id } = await callTool(where, 'session', {
@@ -110,23 +107,33 @@ async function run(args: string[]): Promise<number> {
     if (isTurnOver(event, String(turn_id))) break
   }
   printer.end()
-  // A session of its own for one prompt: nobody is left to talk to it.
+  // The session was created for this prompt only.
   if (!values.keep) await act('end', { wait_seconds: 0 })
   return interrupt.count > 0 ? interrupted_code : exitCodeOf(last)
 }
 
 export const runPrompt: Command = {
-  about: 'Give a droid a prompt, watch it, and end as it did; brings the server up if none answers.',
-  usage: '[--droid NAME] [--project NAME|ID] [--model NAME] [--keep] [--json] PROMPT',
-  help: `  --droid NAME    Which droid; the project's, else the config's, else "shell", whose prompt is a bash script.
-  --project NAME  In this project, or the one of this id; made if there is none of the name. If left out, one of the name of
-                  the droid, or "default".
-  --model NAME    Which model of the droid's provider; the project's, else the one that the droid would choose itself.
-  --keep          Leave the session open, so that \`./oubliette session message\` can go on with it.
-  --json          The events as they are, one JSON object per line.
-
-What the droid says goes to stdout; its stderr, tool calls, plans and thoughts to stderr. The exit code is that of the
-script, or for an agent 0 when it came to the end of its turn and 1 otherwise. Ctrl-C cancels the turn (exit code 130);
-a second one ends the session at once.`,
+  about: 'Run a prompt in a new session and stream its output',
+  usage: '[OPTIONS] PROMPT',
+  details: `Starts the server if it is not running. The output of the droid goes to stdout; its stderr, tool calls, plans and
+thoughts go to stderr. The exit code is that of the script, or for an agent 0 if it ended its turn and 1 otherwise.
+Ctrl-C cancels the turn (exit code 130); a second Ctrl-C ends the session.`,
+  options: [
+    [
+      '--droid NAME',
+      'Droid to run (default: that of the project, then default_droid of the config). The prompt of the droid "shell" is a bash script',
+    ],
+    [
+      '--project NAME|ID',
+      'Project to use; a name that does not exist is created (default: the name of the droid; "default" for shell and without --droid)',
+    ],
+    ['--model NAME', 'Model to use (default: that of the project, then that of the droid)'],
+    ['--keep', 'Leave the session open for "./oubliette session message"'],
+    ['--json', 'Print every event as one line of JSON'],
+  ],
+  examples: [
+    "./oubliette run 'echo hello'",
+    "./oubliette run --droid claude --project site 'fix the failing test'",
+  ],
   run,
 }

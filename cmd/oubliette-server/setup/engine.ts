@@ -1,6 +1,6 @@
-// Makes sure of a Docker engine. One that answers is used as it is and never touched. Where none answers and the machine
-// is ours to change (Debian or Ubuntu, root, no DOCKER_HOST), the distribution's docker.io is installed and started with
-// live-restore, so that containers outlive a restart of the engine. Everywhere else one line says what to do.
+// Ensures a running Docker engine. A reachable engine is used as it is. If none is reachable and the machine may be changed
+// (Debian or Ubuntu, root, no DOCKER_HOST), the distribution's docker.io is installed and started with live-restore, so
+// that containers survive a restart of the engine. Otherwise the error message states what to do.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
@@ -23,7 +23,7 @@ const read = (file: string): string => {
   }
 }
 
-/** Does this machine take packages by apt as Debian does? Decided by os-release, as its derivatives say it. */
+/** Whether the contents of /etc/os-release describe Debian, Ubuntu or a derivative. */
 export function isDebian(os_release: string): boolean {
   const ids = [...os_release.matchAll(/^ID(?:_LIKE)?=(.*)$/gm)].flatMap((match) =>
     match[1]!.replaceAll(/["']/g, '').split(/\s+/),
@@ -63,8 +63,8 @@ async function run(command: string[], progress: Progress): Promise<void> {
 }
 
 async function install(progress: Progress): Promise<void> {
-  progress.step('installing a Docker engine (docker.io, about half a minute)…')
-  // Before the package's own scripts may start the engine: it should have live-restore from its first start.
+  progress.step('installing a Docker engine (docker.io, about 30 seconds)…')
+  // Before the scripts of the package start the engine, so that live-restore applies from the first start.
   if (!existsSync(daemon_json)) {
     mkdirSync('/etc/docker', { recursive: true })
     writeFileSync(daemon_json, '{ "live-restore": true }\n')
@@ -82,7 +82,7 @@ async function answers(engine: Engine): Promise<Version | undefined> {
   }
 }
 
-/** Until it answers, the child is gone, or the time is over. */
+/** Waits until the engine answers. Returns undefined when the child exits or at the deadline. */
 async function wait(engine: Engine, child: ChildProcess | undefined): Promise<Version | undefined> {
   const deadline = Date.now() + start_deadline_ms
   while (Date.now() < deadline) {
@@ -100,15 +100,15 @@ async function start(engine: Engine, logs: string, progress: Progress): Promise<
     await run(['systemctl', 'enable', '--now', 'docker'], progress)
     const version = await wait(engine, undefined)
     if (version) return version
-    throw new Fault('unavailable', 'the Docker engine was started but does not answer', {
-      hint: 'systemctl status docker',
+    throw new Fault('unavailable', 'the Docker engine was started but does not respond', {
+      hint: 'run "systemctl status docker"',
     })
   }
   const log = join(logs, 'dockerd.log')
   mkdirSync(logs, { recursive: true })
-  // Named twice, in the file and as a flag, the engine refuses to start.
+  // The engine refuses to start if the option is both in the file and a flag.
   const args = read(daemon_json).includes('live-restore') ? [] : ['--live-restore']
-  // After a kill the first start can fail over stale pid files of containerd; the second then succeeds.
+  // After a kill, the first start can fail because of stale pid files of containerd; the second succeeds.
   for (const attempt of [1, 2]) {
     const out = openSync(log, 'a')
     const child = spawn('dockerd', args, { detached: true, stdio: ['ignore', out, out] })
@@ -116,11 +116,11 @@ async function start(engine: Engine, logs: string, progress: Progress): Promise<
     child.unref()
     const version = await wait(engine, child)
     if (version) return version
-    if (attempt === 1) progress.step('the Docker engine did not come up, trying once more…')
+    if (attempt === 1) progress.step('the Docker engine did not start, retrying…')
   }
   const last = read(log).trim().split('\n').at(-1) ?? ''
-  throw new Fault('unavailable', `the Docker engine does not start: ${last.slice(0, 300)}`, {
-    hint: `its log is ${log}`,
+  throw new Fault('unavailable', `failed to start the Docker engine: ${last.slice(0, 300)}`, {
+    hint: `see the log ${log}`,
   })
 }
 
@@ -138,25 +138,23 @@ export async function ensureEngine(
   if (where.docker_host)
     throw new Fault(
       'unavailable',
-      `the Docker engine at DOCKER_HOST=${where.docker_host} does not answer: ${reason}`,
-      {
-        hint: 'start it, or unset DOCKER_HOST to use the local one',
-      },
+      `cannot connect to the Docker engine at DOCKER_HOST=${where.docker_host}: ${reason}`,
+      { hint: 'start it, or unset DOCKER_HOST to use the local engine' },
     )
   const root = process.getuid?.() === 0
   if (!root || !isDebian(read('/etc/os-release')))
-    throw new Fault('unavailable', `no Docker engine answers: ${reason}`, {
+    throw new Fault('unavailable', `cannot connect to a Docker engine: ${reason}`, {
       hint: root
         ? 'install Docker and start it, or set DOCKER_HOST'
-        : 'start Docker and make sure that you may use it (group docker), or set DOCKER_HOST',
+        : 'start Docker and check that your user is in the group docker, or set DOCKER_HOST',
     })
-  // Somebody's engine is just starting: give it its time instead of starting a second one.
+  // An engine is starting: wait for it instead of starting a second one.
   const pid = Number(read('/var/run/docker.pid'))
   if (pid > 0 && read(`/proc/${pid}/comm`).trim() === 'dockerd') {
     progress.step('waiting for the Docker engine…')
     const version = await wait(engine, undefined)
     if (version) return version
-    throw new Fault('unavailable', `the Docker engine runs (process ${pid}) but does not answer`)
+    throw new Fault('unavailable', `the Docker engine is running (process ${pid}) but does not respond`)
   }
   if (!installed('dockerd')) await install(progress)
   return (await answers(engine)) ?? start(engine, where.logs, progress)

@@ -1,5 +1,5 @@
-// npm ci, the first thing that happens in a fresh checkout, refuses a lock that lacks an optional package. npm itself
-// leaves those of other platforms out when the registry at hand does not have them, so a lock can be broken unseen.
+// In a fresh checkout, `npm ci` refuses a lock file that lacks an optional package. npm omits the packages of other
+// platforms when the registry in use does not have them, so a lock file can be broken on other platforms only.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'

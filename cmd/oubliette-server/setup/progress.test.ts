@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createProgress } from './progress.ts'
 
-test('without a terminal details come now and then, with one they share a line', () => {
+test('details are throttled without a terminal, and share one line on a terminal', () => {
   let time = 0
   let text = ''
   const write = (more: string) => {

@@ -1,13 +1,13 @@
-// What set-up shows on stderr while something takes long. On a terminal the newest detail stays on one line; elsewhere
-// a detail is written now and then, so that a log shows life without drowning.
+// Progress of long operations on stderr. On a terminal, the latest detail replaces the previous one on one line; otherwise
+// at most one detail is written every ten seconds.
 import { stripVTControlCharacters } from 'node:util'
 
 export type Progress = {
-  /** A new step begins. */
+  /** Starts a step. */
   step(text: string): void
-  /** What it is doing at this moment. */
+  /** Shows what the step is doing. */
   detail(line: string): void
-  /** Clears what is not final; to be called before anything else writes to the terminal. */
+  /** Clears the detail line. Call it before anything else writes to the terminal. */
   end(): void
 }
 
@@ -25,7 +25,7 @@ export function createProgress(
       out.write(`${clear}oubliette: ${text}\n`)
     },
     detail(line) {
-      // Of several, as a command's output is, the newest.
+      // The output of a command can contain several lines.
       const text = stripVTControlCharacters(line).trim().split('\n').at(-1)!
       if (text === '') return
       if (out.isTTY) {

@@ -1,4 +1,4 @@
-// The engine for commands that use it without a server.
+// The engine, for commands that use it without a server.
 import { join } from 'node:path'
 import type { Settings } from '../../../internal/config/load.ts'
 import { createLog } from '../../../internal/log.ts'
@@ -6,7 +6,7 @@ import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { checkout } from '../command.ts'
 
 export async function engineOf(settings: Settings, instance: string): Promise<Runtime> {
-  // Loaded only when it is wanted: the engine's client is slow to load, and `--help` comes through here.
+  // Imported on use: the client of the engine is slow to load, and `--help` imports this file.
   const { createDocker } = await import('../../../internal/runtime/docker/docker.ts')
   return createDocker({
     instance,

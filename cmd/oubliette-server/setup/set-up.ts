@@ -1,17 +1,34 @@
-// What has to be there before a server can run or be tested: an engine that answers and the images of the container
-// types. Everything is left alone that is there already.
+// Prepares a machine for a server or for tests: a running engine and the images of the container types. Existing parts are
+// not changed.
 import { join } from 'node:path'
 import type { Settings } from '../../../internal/config/load.ts'
+import { Fault } from '../../../internal/fault.ts'
+import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { ensureEngine } from './engine.ts'
-import { ensureImages } from './images.ts'
 import type { Progress } from './progress.ts'
 import { engineOf } from './runtime.ts'
 
 type Options = {
-  /** Further container types that are wanted. */
+  /** Additional container types. */
   also?: string[]
-  /** Where an engine that is started here writes its log. */
+  /** Log directory of an engine that is started here. */
   logs?: string
+}
+
+/** Builds the images that do not exist yet. */
+async function ensureImages(runtime: Runtime, wanted: Set<string>, progress: Progress): Promise<void> {
+  const known = await runtime.images()
+  for (const type of wanted) {
+    const image = known.find((candidate) => candidate.type === type)
+    if (!image)
+      throw new Fault('not_found', `unknown container type "${type}"`, {
+        hint: `container types: ${known.map((candidate) => candidate.type).join(', ')}`,
+      })
+    if (image.built) continue
+    progress.step(`building the image of container type "${type}" (first run, one to two minutes)…`)
+    await runtime.build(type, { progress: (line) => progress.detail(line) })
+    progress.end()
+  }
 }
 
 export async function setUp(
@@ -19,12 +36,11 @@ export async function setUp(
   progress: Progress,
   { also = [], logs = join(settings.home, 'logs') }: Options = {},
 ): Promise<void> {
-  // Set-up makes images only, and those belong to no instance.
+  // Set-up creates images only, which belong to no instance.
   const runtime = await engineOf(settings, 'set-up')
   try {
     await ensureEngine(runtime, { logs, docker_host: settings.docker_host }, progress)
-    const wanted = new Set(['base', settings.config.default_container_type, ...also])
-    await ensureImages(runtime, [...wanted], progress)
+    await ensureImages(runtime, new Set(['base', settings.config.default_container_type, ...also]), progress)
   } finally {
     progress.end()
   }

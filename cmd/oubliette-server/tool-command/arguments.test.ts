@@ -19,27 +19,27 @@ const fields = fieldsOf(
 const parse = (...words: string[]) => parseArguments(words, fields).args
 const required = ['--project-id', 'p', '--command', 'c']
 
-test('words without a flag fill the required fields in order, then optional text', () => {
+test('words without a flag fill the required fields in order, then optional text fields', () => {
   expect(parse('p1', 'ls -l')).toEqual({ project_id: 'p1', command: 'ls -l' })
   expect(parse('p1', 'ls', '/x')).toEqual({ project_id: 'p1', command: 'ls', working_dir: '/x' })
   expect(parse('--project-id', 'p1', 'ls')).toEqual({ project_id: 'p1', command: 'ls' })
 })
 
-test('what follows -- is one field as a whole, a list where the field takes one', () => {
+test('words after -- fill one field, as a list if the field accepts one', () => {
   expect(parse('p1', '--', 'ls', '--json', '-l')).toEqual({
     project_id: 'p1',
     command: ['ls', '--json', '-l'],
   })
 })
 
-test('flags take both spellings and both ways of giving a value', () => {
+test('flags accept hyphens and underscores, and a value after = or a space', () => {
   expect(parse(...required, '--timeout_seconds=5', '--working-dir', '/x')).toMatchObject({
     timeout_seconds: 5,
     working_dir: '/x',
   })
 })
 
-test('booleans stand alone, say their value, or are negated', () => {
+test('boolean flags stand alone, have a value, or are negated', () => {
   expect(parse(...required, '--init-git').init_git).toBe(true)
   expect(parse(...required, '--init-git', 'false').init_git).toBe(false)
   expect(parse(...required, '--no-init-git').init_git).toBe(false)
@@ -72,18 +72,22 @@ test('objects are JSON or key=value, with numbers where the schema has numbers',
   expect(parse(...required, '--env', 'A=b=c').env).toEqual({ A: 'b=c' })
 })
 
-test('a wrong use is told in one sentence', () => {
-  expect(() => parse('p1')).toThrow('missing: --command')
-  expect(() => parse('p1', 'ls', '/x', 'extra')).toThrow('"extra" is one word too many')
+test('a usage error is reported in one sentence', () => {
+  expect(() => parse('p1')).toThrow('missing required --command')
+  expect(() => parse('p1', 'ls', '/x', 'extra')).toThrow('unexpected argument "extra"')
   expect(() => parse('p1', 'ls', '-l')).toThrow('unknown option -l')
-  expect(() => parse(...required, '--timeout-seconds', 'soon')).toThrow('takes a number')
-  expect(() => parse(...required, '--working-dir')).toThrow('needs a value')
-  expect(() => parse(...required, '--project-id', 'q')).toThrow('given twice')
-  expect(() => parse(...required, '--limits', '{')).toThrow('not valid JSON')
+  expect(() => parse(...required, '--timeout-seconds', 'soon')).toThrow(
+    'invalid value "soon" for --timeout-seconds: expected a number',
+  )
+  expect(() => parse(...required, '--working-dir')).toThrow('option --working-dir requires a value')
+  expect(() => parse(...required, '--project-id', 'q')).toThrow(
+    'option --project-id was given more than once',
+  )
+  expect(() => parse(...required, '--limits', '{')).toThrow('invalid value "{" for --limits: expected JSON')
   expect(() => parse(...required, '--wrking-dir', 'x')).toThrow('unknown option --wrking-dir')
 })
 
-test('--json and --help are ours', () => {
+test('--json and --help are not fields', () => {
   expect(parseArguments([...required, '--json'], fields).json).toBe(true)
   expect(parseArguments(['--help'], fields).help).toBe(true)
 })

@@ -1,6 +1,5 @@
-// The words after `./oubliette <tool> <action>` as the arguments of a tool call. The one rule for words without a flag:
-// they fill the required fields in the order of their declaration, then the optional ones that take text; what follows
-// `--` fills the next of them as a whole.
+// Parses the words after `./oubliette TOOL ACTION` into the arguments of a tool call. Words without a flag fill the required
+// fields in the order of their declaration, then the optional text fields. All words after `--` fill the next field.
 import { nearest, Usage } from '../command.ts'
 import { type Field, flagOf, parseValue } from './fields.ts'
 
@@ -13,7 +12,7 @@ function lookUp(flag: string, fields: Map<string, Field>): Field {
   const near = nearest(flag, flags)
   throw new Usage(
     `unknown option ${flag}`,
-    near ? `did you mean ${near}?` : `options are ${flags.join(', ')}, --json`,
+    near ? `did you mean ${near}?` : `options: ${flags.join(', ')}, --json`,
   )
 }
 
@@ -44,7 +43,7 @@ export function parseArguments(words: string[], fields: Map<string, Field>): Par
         continue
       }
       const text = at < 0 ? queue.shift() : word.slice(at + 1)
-      if (text === undefined) throw new Usage(`${flag} needs a value`)
+      if (text === undefined) throw new Usage(`option ${flag} requires a value`)
       args[field.name] = parseValue(field, text, args[field.name])
     } else loose.push(word)
   }
@@ -64,16 +63,17 @@ function fill(
   const open = [...required, ...absent.filter((field) => !field.required && field.kinds.has('string'))]
   for (const word of loose) {
     if (/^-./.test(word))
-      throw new Usage(`unknown option ${word}`, 'a command with options of its own comes after --')
+      throw new Usage(`unknown option ${word}`, 'put -- before a command that has its own options')
     const field = open.shift()
-    if (!field) throw new Usage(`"${word}" is one word too many`, 'options begin with --; see --help')
+    if (!field) throw new Usage(`unexpected argument "${word}"`, 'see --help of this command')
     args[field.name] = parseValue(field, word, undefined)
   }
   if (rest) {
     const field = open.shift()
-    if (!field) throw new Usage('there is nothing that the words after -- could be')
+    if (!field) throw new Usage('unexpected arguments after --', 'see --help of this command')
     args[field.name] = field.kinds.has('array') ? rest : parseValue(field, rest.join(' '), undefined)
   }
   const missing = required.filter((field) => !Object.hasOwn(args, field.name))
-  if (missing.length > 0) throw new Usage(`missing: ${missing.map(flagOf).join(', ')}`, 'see --help')
+  if (missing.length > 0)
+    throw new Usage(`missing required ${missing.map(flagOf).join(', ')}`, 'see --help of this command')
 }

@@ -1,12 +1,12 @@
-// One tool call to the running server, by MCP as any other caller makes it, with the token at hand.
+// Calls a tool of the running server over MCP, as any other caller does.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import type { Settings } from '../../../internal/config/load.ts'
 import { Fault, type FaultShape, messageOf } from '../../../internal/fault.ts'
 
-// A call may rightly take long (an image build, a command without end); the person at the terminal can end it.
-const patience_ms = 24 * 60 * 60 * 1000
+// Some calls take hours (an image build, a long command). Ctrl-C cancels them.
+const call_timeout_ms = 24 * 60 * 60 * 1000
 
 export type Endpoint = { url: URL; token: string }
 
@@ -17,8 +17,8 @@ export function tokenOf(env: NodeJS.ProcessEnv, home: string): string {
   try {
     return readFileSync(file, 'utf8').trim()
   } catch (error) {
-    throw new Fault('unauthenticated', `there is no token: ${messageOf(error)}`, {
-      hint: 'set OUBLIETTE_TOKEN, or start the server once with ./oubliette up',
+    throw new Fault('unauthenticated', `no token found: ${messageOf(error)}`, {
+      hint: 'set OUBLIETTE_TOKEN, or start the server with "./oubliette up", which creates a token',
       cause: error,
     })
   }
@@ -28,12 +28,12 @@ function unreachable(url: URL, error: unknown): Fault {
   const text = messageOf(error)
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : ''
   if (/\b401\b|unauthori[sz]ed|unauthenticated/i.test(text))
-    return new Fault('unauthenticated', `the server at ${url.origin} does not accept the token`, {
+    return new Fault('unauthenticated', `the server at ${url.origin} rejected the token`, {
       hint: 'check OUBLIETTE_TOKEN and OUBLIETTE_HOME',
       cause: error,
     })
-  return new Fault('unavailable', `the server at ${url.origin} does not answer: ${cause || text}`, {
-    hint: './oubliette up starts it, ./oubliette status looks at it',
+  return new Fault('unavailable', `cannot connect to the server at ${url.origin}: ${cause || text}`, {
+    hint: 'run "./oubliette status" to check the server, or "./oubliette up" to start it',
     cause: error,
   })
 }
@@ -53,7 +53,7 @@ export async function callTool(
     const result = await client.callTool(
       { name, arguments: args },
       {
-        timeout: patience_ms,
+        timeout: call_timeout_ms,
         ...(options.signal ? { signal: options.signal } : {}),
         onprogress: ({ message }) => options.progress?.(message ?? ''),
       },
@@ -79,3 +79,17 @@ export const endpoint = (settings: Settings, base: string): Endpoint => ({
   url: new URL('/mcp', base),
   token: tokenOf(process.env, settings.home),
 })
+
+type ListedProject = { project_id: string; name: string; container: { status: string } }
+
+/** All pages of `project list`. */
+export async function listProjects(where: Endpoint): Promise<ListedProject[]> {
+  const projects: ListedProject[] = []
+  let cursor: string | undefined
+  do {
+    const page = await callTool(where, 'project', { action: 'list', ...(cursor ? { cursor } : {}) })
+    projects.push(...(page.projects as ListedProject[]))
+    cursor = typeof page.next_cursor === 'string' ? page.next_cursor : undefined
+  } while (cursor)
+  return projects
+}

@@ -1,7 +1,7 @@
-// Every tool as a command, made from its declaration: `./oubliette project list --json`. A unified tool's first word is
-// the action; a standalone tool has none.
+// Every tool as a command, generated from its declaration: `./oubliette project list --json`. The first word after a tool
+// with several actions is the action.
 import type { Action, Tool } from '../../../internal/tools/tool.ts'
-import { type Command, nearest, settings, Usage } from '../command.ts'
+import { type Command, columns, firstSentence, helpText, nearest, settings, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { createProgress } from '../setup/progress.ts'
 import { parseArguments } from './arguments.ts'
@@ -11,31 +11,63 @@ import { show } from './show.ts'
 
 const kebab = (name: string) => name.replaceAll('_', '-')
 
-function fieldLine(field: Field): string {
-  const takes = field.choices.length > 0 ? field.choices.join('|') : [...field.kinds].join('|')
-  const value = takes === 'boolean' ? '' : ` <${takes}>`
-  return `  ${flagOf(field)}${value}${field.required ? ' (required)' : ''}\n      ${field.description}`.trimEnd()
+/** Values for examples, by field. IDs are shell variables; other fields without an entry are upper-case placeholders. */
+const samples: Record<string, string> = {
+  command: "'ls -la'",
+  container_type: 'base',
+  content: "'hello'",
+  cron_expr: "'0 3 * * *'",
+  description: "'Company web site'",
+  message: "'now add a test'",
+  name: 'site',
+  path: 'README.md',
+  prompt: "'fix the failing test'",
+  result: '\'{"sent": true}\'',
+  scope: 'admin:ro',
+  targets: 'project_id=$PROJECT_ID',
+}
+/** Optional fields that examples show, because a call without them does nothing useful. */
+const shownOptional = ['description', 'prompt', 'result']
+
+function sampleOf(field: Field): string {
+  if (field.name.endsWith('_id')) return `$${field.name.toUpperCase()}`
+  return samples[field.name] ?? field.choices[0] ?? field.name.toUpperCase()
 }
 
-function actionHelp(called: string, action: Action): string {
+export function exampleOf(called: string, action: Action): string {
   const fields = [...fieldsOf(action.input).values()]
-  const words = fields.filter((field) => field.required).map((field) => `<${field.name}>`)
+  const words = fields.filter((field) => field.required).map(sampleOf)
+  const optional = fields.filter((field) => !field.required && shownOptional.includes(field.name))
   return [
-    `usage: ./oubliette ${[called, ...words].join(' ')} [options]`,
-    '',
-    action.about,
-    '',
-    ...fields.map(fieldLine),
-    '  --json\n      The whole result as JSON.',
-    '',
-  ].join('\n')
+    `./oubliette ${called}`,
+    ...words,
+    ...optional.map((field) => `${flagOf(field)} ${sampleOf(field)}`),
+  ].join(' ')
+}
+
+function optionOf(field: Field): [string, string] {
+  const takes = field.choices.length > 0 ? field.choices.join('|') : [...field.kinds].join('|')
+  const flag = takes === 'boolean' ? flagOf(field) : `${flagOf(field)} ${takes}`
+  return [flag, `${field.required ? '(required) ' : ''}${field.description}`]
+}
+
+function actionCommand(called: string, action: Action): Omit<Command, 'run'> {
+  const fields = [...fieldsOf(action.input).values()]
+  const required = fields.filter((field) => field.required)
+  return {
+    about: action.about,
+    usage: ['[OPTIONS]', ...required.map((field) => field.name.toUpperCase())].join(' '),
+    ...(required.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
+    options: [...fields.map(optionOf), ['--json', 'Print the result as JSON']],
+    examples: [exampleOf(called, action)],
+  }
 }
 
 async function runAction(tool: Tool, name: string, action: Action, words: string[]): Promise<number> {
-  const called = tool.unified ? `${tool.name} ${kebab(name)}` : tool.name
+  const called = tool.unified ? `${kebab(tool.name)} ${kebab(name)}` : kebab(tool.name)
   const parsed = parseArguments(words, fieldsOf(action.input))
   if (parsed.help) {
-    process.stdout.write(actionHelp(called, action))
+    process.stdout.write(helpText(called, actionCommand(called, action)))
     return 0
   }
   const config = settings()
@@ -66,27 +98,27 @@ async function runAction(tool: Tool, name: string, action: Action, words: string
 }
 
 export function toolCommand(tool: Tool): Command {
-  const names = Object.keys(tool.actions)
-  const listed = Object.entries(tool.actions).map(
-    ([name, action]) => `  ${kebab(name).padEnd(12)} ${action.about}`,
-  )
+  const called = kebab(tool.name)
+  const actions = Object.entries(tool.actions)
+  const [first] = actions
+  if (!tool.unified) {
+    const [name, action] = first!
+    return { ...actionCommand(called, action), run: (words) => runAction(tool, name, action, words) }
+  }
+  const listed = actions.map(([name, action]): [string, string] => [kebab(name), firstSentence(action.about)])
+  const hint = `actions: ${listed.map(([name]) => name).join(', ')}`
   return {
     about: tool.about,
-    usage: tool.unified ? `${names.map(kebab).join('|')} [options]` : '[options]',
-    help: tool.unified ? `${listed.join('\n')}\n\nEach has its own --help.` : '',
+    usage: 'ACTION [OPTIONS]',
+    details: `Actions:\n${columns(listed)}\n\nRun "./oubliette ${called} ACTION --help" for more information about an action.`,
+    examples: actions.slice(0, 3).map(([name, action]) => exampleOf(`${called} ${kebab(name)}`, action)),
     async run(words) {
-      const [only] = names
-      if (!tool.unified) return runAction(tool, only!, tool.actions[only!]!, words)
       const [word, ...rest] = words
-      if (word === undefined)
-        throw new Usage(`${tool.name} needs an action`, `one of ${names.map(kebab).join(', ')}`)
+      if (word === undefined) throw new Usage(`missing ACTION of ${called}`, hint)
       const name = word.replaceAll('-', '_')
       if (Object.hasOwn(tool.actions, name)) return runAction(tool, name, tool.actions[name]!, rest)
-      const near = nearest(name, names)
-      throw new Usage(
-        `${tool.name} has no action "${word}"`,
-        near ? `did you mean ${kebab(near)}?` : `one of ${names.map(kebab).join(', ')}`,
-      )
+      const near = nearest(name, Object.keys(tool.actions))
+      throw new Usage(`unknown action "${word}" of ${called}`, near ? `did you mean "${kebab(near)}"?` : hint)
     },
   }
 }

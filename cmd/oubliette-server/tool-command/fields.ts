@@ -1,5 +1,5 @@
-// An action's input schema as flags of the command line: what each field takes, and how its text becomes a value.
-// Whether the value is a good one is decided by the server, as for every other caller.
+// The input schema of an action as command-line flags: the kinds of value that each field accepts, and the conversion of
+// text into a value. The server validates the value, as for every other caller.
 import { z } from 'zod'
 import { Usage } from '../command.ts'
 
@@ -12,7 +12,7 @@ export type Field = {
   required: boolean
   description: string
   choices: string[]
-  /** Of an object's known keys, or of those in a list, so that `--limits memory_mb=512` becomes a number. */
+  /** Known keys of an object, or of the objects of a list, so that `--limits memory_mb=512` becomes a number. */
   inner: Map<string, Field>
 }
 
@@ -51,15 +51,18 @@ function fieldsIn(schema: Json): Map<string, Field> {
 export const fieldsOf = (input: z.ZodObject): Map<string, Field> =>
   fieldsIn(z.toJSONSchema(input, { io: 'input', unrepresentable: 'any' }))
 
+const invalid = (flag: string, text: string, expected: string) =>
+  new Usage(`invalid value "${text.slice(0, 80)}" for ${flag}: ${expected}`)
+
 function parseJson(flag: string, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new Usage(`${flag} is not valid JSON: ${text.slice(0, 80)}`)
+    throw invalid(flag, text, 'expected JSON')
   }
 }
 
-/** Where anything is welcome, what is not JSON is a text. */
+/** For fields that accept any value: text that is not JSON is a string. */
 function jsonOrText(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -68,14 +71,14 @@ function jsonOrText(text: string): unknown {
   }
 }
 
-/** One item of a list of objects: JSON, or `key=value,key=value`. */
+/** An item of a list of objects: JSON, or `key=value,key=value`. */
 function parseItem(field: Field, text: string): unknown {
   const one: Field = { ...field, kinds: new Set(['object']) }
   if (text.startsWith('{')) return parseValue(one, text, undefined)
   return text.split(',').reduce<unknown>((item, pair) => parseValue(one, pair, item), undefined)
 }
 
-/** One word for one field; `before` is what earlier words for the same field made. */
+/** Converts one word for a field; `before` is the value from earlier words for the same field. */
 export function parseValue(field: Field, text: string, before: unknown): unknown {
   const flag = flagOf(field)
   if (field.kinds.has('array') && !field.kinds.has('string')) {
@@ -83,21 +86,22 @@ export function parseValue(field: Field, text: string, before: unknown): unknown
     if (text.startsWith('[')) return parseJson(flag, text)
     return [...earlier, field.inner.size > 0 ? parseItem(field, text) : text]
   }
-  if (before !== undefined && !field.kinds.has('object')) throw new Usage(`${flag} is given twice`)
+  if (before !== undefined && !field.kinds.has('object'))
+    throw new Usage(`option ${flag} was given more than once`)
   if (field.kinds.has('string')) return text
   if (field.kinds.has('json')) return jsonOrText(text)
   if (field.kinds.has('number')) {
     const number = Number(text)
-    if (text.trim() === '' || Number.isNaN(number)) throw new Usage(`${flag} takes a number, not "${text}"`)
+    if (text.trim() === '' || Number.isNaN(number)) throw invalid(flag, text, 'expected a number')
     return number
   }
   if (field.kinds.has('boolean')) {
-    if (text !== 'true' && text !== 'false') throw new Usage(`${flag} is true or false, not "${text}"`)
+    if (text !== 'true' && text !== 'false') throw invalid(flag, text, 'expected true or false')
     return text === 'true'
   }
   if (text.startsWith('{')) return parseJson(flag, text)
   const [key = '', ...rest] = text.split('=')
-  if (rest.length === 0) throw new Usage(`${flag} takes JSON or key=value, not "${text}"`)
+  if (rest.length === 0) throw invalid(flag, text, 'expected JSON or key=value')
   const inner = field.inner.get(key)
   const value = inner ? parseValue(inner, rest.join('='), undefined) : rest.join('=')
   return { ...(typeof before === 'object' ? before : {}), [key]: value }

@@ -1,12 +1,12 @@
-// A tool's result for a person: a list as a table, a thing as a record, the outcome of a command as that command's own
-// output and exit code. `--json` is for programs.
+// Formats the result of a tool for a terminal: a list as a table, an object as a record, the result of a command as the
+// output and exit code of that command. Programs use `--json`.
 type Row = Record<string, unknown>
 
 const isRow = (value: unknown): value is Row =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const isPlain = (value: unknown) => value !== null && value !== undefined && typeof value !== 'object'
-/** Several plain values, such as times or names. */
+/** A list of plain values, such as times or names. */
 const isSeries = (value: unknown): value is unknown[] =>
   Array.isArray(value) && value.length > 0 && value.every(isPlain)
 
@@ -16,12 +16,12 @@ const cell = (value: unknown): string => {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-// The last column may be as long as it likes: it pushes nothing aside.
+// The last column is not clipped: no column follows it.
 const clipped = (text: string, width: number, last: boolean): string =>
   last || text.length <= width ? text.padEnd(width) : `${text.slice(0, width - 1)}…`
 
 function table(rows: Row[]): string {
-  // What is nested, and what no row has, is left to --json.
+  // Nested values, and columns that are empty in every row, are shown by --json only.
   const flat = (value: unknown) => (isPlain(value) && value !== '') || isSeries(value)
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((column) =>
     rows.some((row) => flat(row[column])),
@@ -51,12 +51,12 @@ function record(row: Row, indent = ''): string {
     .join('\n')
 }
 
-/** What to print, and the exit code that the result stands for. */
+/** The text to print, and the exit code for the result. */
 export function show(result: Row): { stdout: string; stderr: string; code: number } {
   if (typeof result.stdout === 'string' && typeof result.exit_code === 'number') {
     const notes = [
-      result.timed_out === true ? 'oubliette: the command was stopped after its time-out\n' : '',
-      result.truncated === true ? 'oubliette: the output is longer; this is its beginning\n' : '',
+      result.timed_out === true ? 'oubliette: the command timed out and was killed\n' : '',
+      result.truncated === true ? 'oubliette: the output was truncated\n' : '',
     ]
     return {
       stdout: result.stdout,
@@ -64,7 +64,7 @@ export function show(result: Row): { stdout: string; stderr: string; code: numbe
       code: result.exit_code,
     }
   }
-  // A list says so by its first field; further on, a list is only one property of a thing.
+  // A list result has its rows in the first field. A list in a later field is a property of an object.
   const [name = '', rows] = Object.entries(result)[0] ?? []
   if (!Array.isArray(rows) || !rows.every(isRow))
     return { stdout: `${record(result)}\n`, stderr: '', code: 0 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { configSchema } from '../../config/load.ts'
+import { configSchema } from '../../config/schema.ts'
 import {
   diskLimit,
   mebibyte,

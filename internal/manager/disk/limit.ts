@@ -3,7 +3,9 @@
 //   ok ──over the limit──▶ stopping ──sessions failed, container stopped──▶ over ──below the limit again──▶ ok
 //                              ▲                                              │
 //                              └── grew beyond the ceiling while cleaning up ─┘
-import type { Config, Limits } from '../../config/load.ts'
+
+import type { Limits } from '../../config/limits.ts'
+import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import type { Measure } from '../../files/measure.ts'
 import type { ProjectWithContainer } from '../../store/rows/projects.ts'

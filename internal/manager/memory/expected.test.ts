@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { configSchema } from '../../config/load.ts'
+import { configSchema } from '../../config/schema.ts'
 import type { MemoryHolder } from '../../store/rows/session/memory.ts'
 import { expectedMb, heldMb } from './expected.ts'
 

@@ -4,7 +4,7 @@
 import type { Caller } from '../../auth/caller.ts'
 import { holdsEverything } from '../../auth/grant.ts'
 import { parseScope } from '../../auth/scope.ts'
-import type { Limits } from '../../config/load.ts'
+import type { Limits } from '../../config/limits.ts'
 import { Fault } from '../../fault.ts'
 import type { NetworkMode } from '../../runtime/runtime.ts'
 

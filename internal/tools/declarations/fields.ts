@@ -1,6 +1,6 @@
 // Input and output fields that several tools share, described once.
 import { z } from 'zod'
-import { limitsSchema } from '../../config/load.ts'
+import { limitsSchema } from '../../config/limits.ts'
 import { patterns } from '../../ids.ts'
 import { workspaceStates } from '../../store/schema.ts'
 

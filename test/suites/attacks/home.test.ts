@@ -109,7 +109,9 @@ describe('a home with an embedded database', () => {
       await client.call('project', { action: 'create', name, network: 'none' })
       await client.close()
       await server.kill('SIGTERM')
-      expect(await refusal(home, { DATABASE_URL: other.url })).toMatch(/unset it to use the embedded one/)
+      expect(await refusal(home, { DATABASE_URL: other.url })).toMatch(
+        /unset it to use the embedded database/,
+      )
       await server.restart()
       const again = await connect(server, server.admin_token)
       const { structured } = await again.call('project', { action: 'list' })
@@ -190,10 +192,10 @@ describe('a config file', () => {
     )
   })
 
-  test('with a field that its provider has no use for is refused', async () => {
+  test('with a field that does not apply to its provider is refused', async () => {
     const home = await configured('useless', credential('x', { region: 'eu-central-1' }))
     expect(await refusal(home, { DATABASE_URL: other.url })).toMatch(
-      /credentials\.work\.region has no use for provider "git"/,
+      /credentials\.work\.region does not apply to provider "git"/,
     )
   })
 })

@@ -254,14 +254,14 @@ describe('up as root', { timeout: 180_000 }, () => {
       const { pid } = JSON.parse(await readFile(join(home, 'daemon.json'), 'utf8')) as { pid: number }
       await check(stdout, pid)
     } finally {
-      expect((await runCli(['down', '--all'], env, 60_000)).stdout).toContain('The server is stopped.')
+      expect((await runCli(['down', '--all'], env, 60_000)).stdout).toContain('Server stopped.')
     }
   }
 
   test('prints how to run without root, and does not prompt without a terminal', async () => {
     await withUp(newHome(), [], async (said, pid) => {
       expect(said).toContain('./oubliette up --user NAME')
-      expect(said).not.toContain('Name of that user')
+      expect(said).not.toContain('User name (empty to run as root)')
       expect(await readFile(`/proc/${pid}/status`, 'utf8')).toMatch(/^Uid:\s+0\s/m)
     })
   })
@@ -281,10 +281,13 @@ describe('up as root', { timeout: 180_000 }, () => {
       said += text
     })
     const ended = once(child, 'exit')
-    await until(() => said.includes('Name of that user'), { what: 'it asks', deadline_ms: 30_000 })
+    await until(() => said.includes('User name (empty to run as root)'), {
+      what: 'it asks',
+      deadline_ms: 30_000,
+    })
     child.stdin.write('no-such-user\n')
     expect(await ended).toEqual([1, null])
-    expect(said).toContain('there is no user "no-such-user"')
+    expect(said).toContain('user "no-such-user" does not exist')
     await expect(lstat(home)).rejects.toThrow('ENOENT')
   })
 
@@ -334,7 +337,7 @@ describe('up as root', { timeout: 180_000 }, () => {
       return stderr
     }
     expect(await refused('root')).toContain('is root')
-    expect(await refused('no-such-user')).toContain('there is no user')
+    expect(await refused('no-such-user')).toContain('does not exist')
     expect(await refused(stranger.name)).toContain(`usermod --append --groups docker ${stranger.name}`)
   })
 })

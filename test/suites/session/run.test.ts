@@ -120,7 +120,7 @@ describe('oubliette run', () => {
     ])
     await until(() => stubborn.out.includes('going'), { what: 'it runs' })
     stubborn.child.kill('SIGINT')
-    await until(() => stubborn.err.includes('once more'), { what: 'it says what it does' })
+    await until(() => stubborn.err.includes('press Ctrl-C again'), { what: 'it says what it does' })
     stubborn.child.kill('SIGINT')
     expect(await stubborn.code).toBe(130)
     await until(async () => (await last()).status === 'completed', { what: 'its session is over' })
@@ -139,7 +139,7 @@ describe('oubliette run', () => {
     expect(await run()).toMatchObject({
       code: 2,
       out: '',
-      err: expect.stringContaining('what shall the droid do?'),
+      err: expect.stringContaining('missing PROMPT'),
     })
     expect(await run('--droid', 'nobody', 'x')).toMatchObject({
       code: 1,

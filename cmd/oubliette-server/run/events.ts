@@ -1,0 +1,82 @@
+// The events of a session over SSE, from the first one, and the outcome of a turn that they report. After a lost
+// connection, the stream resumes after the last received event, so that a restart of the server causes only a pause.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Fault, messageOf } from '../../../internal/fault.ts'
+
+const give_up_ms = 60_000
+const retry_ms = 250
+
+export type RunEvent = { index: number; type: string; [field: string]: unknown }
+
+const finalStatuses = new Set(['completed', 'failed', 'cancelled'])
+
+export const isTurnOver = (event: RunEvent, turn_id: string): boolean =>
+  (event.type === 'completion' && event.turn_id === turn_id) ||
+  (event.type === 'status' && finalStatuses.has(String(event.status)))
+
+/** From the event that ended the turn: a script reports its exit code, an agent its stop reason. */
+export function exitCodeOf(event: RunEvent | undefined): number {
+  if (event?.type !== 'completion') return 1
+  if (typeof event.exit_code === 'number') return event.exit_code
+  return event.stop_reason === 'end_turn' ? 0 : 1
+}
+
+/** The `data` of each event of a stream. */
+async function* dataOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder()
+  let left = ''
+  for await (const chunk of body) {
+    const blocks = (left + decoder.decode(chunk, { stream: true })).split('\n\n')
+    left = blocks.pop() ?? ''
+    for (const block of blocks) {
+      const data = block.split('\n').filter((line) => line.startsWith('data: '))
+      if (data.length > 0) yield data.map((line) => line.slice('data: '.length)).join('\n')
+    }
+  }
+}
+
+async function open(
+  url: URL,
+  token: string,
+  session_id: string,
+  last: number,
+): Promise<AsyncIterable<Uint8Array>> {
+  const response = await fetch(url, {
+    headers: { authorization: `Bearer ${token}`, 'last-event-id': String(last) },
+  })
+  if (response.ok && response.body) return response.body
+  const text = await response.text()
+  // The server is starting or stopping. Other errors are permanent.
+  if (response.status === 503) throw new Error(text)
+  const { error } = JSON.parse(text) as { error: { message: string } }
+  throw new Fault('unavailable', `cannot read the events of session ${session_id}: ${error.message}`)
+}
+
+export async function* readEvents(base: string, token: string, session_id: string): AsyncGenerator<RunEvent> {
+  const url = new URL(`/sessions/${session_id}/events`, base)
+  let last = -1
+  let received_ms = performance.now()
+  for (;;) {
+    try {
+      for await (const data of dataOf(await open(url, token, session_id, last))) {
+        const event = JSON.parse(data) as RunEvent
+        received_ms = performance.now()
+        if (typeof event.index !== 'number') break
+        last = event.index
+        yield event
+      }
+      received_ms = performance.now()
+    } catch (error) {
+      if (error instanceof Fault) throw error
+      if (performance.now() - received_ms > give_up_ms)
+        throw new Fault(
+          'unavailable',
+          `server at ${base} unreachable for ${give_up_ms / 1000} s: ${messageOf(error)}`,
+          {
+            hint: 'run "./oubliette status"; the session may still be running',
+          },
+        )
+    }
+    await sleep(retry_ms)
+  }
+}

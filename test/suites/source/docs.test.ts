@@ -1,7 +1,7 @@
-// The generated documents are those of the declarations as they are now.
-import { readFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
-import { expect, it } from 'vitest'
+// The generated documents match the declarations, and every document names files that exist.
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { tools } from '../../../internal/tools/declarations/index.ts'
 import { renderDocs } from '../../../internal/tools/docs.ts'
@@ -25,4 +25,46 @@ it('every field of every input and every key of the config is described', () => 
     ['docs/configuration.md']!.split('\n')
     .filter((line) => line.endsWith('|  |'))
   expect([...inputs, ...keys]).toEqual([])
+})
+
+describe('paths in the documents', () => {
+  const documents = globSync(['docs/**/*.md', 'README.md', 'CONTRIBUTING.md', 'SECURITY.md'], {
+    cwd: checkout,
+  }).map((name) => ({ name, text: withoutFences(readFileSync(join(checkout, name), 'utf8')) }))
+
+  function withoutFences(text: string): string {
+    return text.replace(/^```[\s\S]*?^```$/gm, '')
+  }
+
+  /** Paths of a home and of a container (`.oubliette/…`, `OUBLIETTE_HOME/…`, `~/…`, `/…`) are not in the checkout. */
+  const isOfCheckout = (path: string) => !/^(\.oubliette|OUBLIETTE_HOME|~)?\//.test(path)
+  const pathsIn = (text: string): string[] =>
+    [...text.matchAll(/`((?:[\w.@*~-]+)?(?:\/[\w.@*-]+)+\.[a-z]+)`/g)]
+      .map((match) => match[1]!)
+      .filter(isOfCheckout)
+  const linksIn = (text: string): string[] =>
+    [...text.matchAll(/\]\(([^)\s#]+)(?:#[^)\s]*)?\)/g)]
+      .map((match) => match[1]!)
+      .filter((link) => !/^[a-z]+:/.test(link))
+
+  it('every path in backticks exists', () => {
+    const found = documents.flatMap(({ name, text }) => pathsIn(text).map((path) => ({ name, path })))
+    expect(found.length).toBeGreaterThan(50)
+    const missing = found.filter(({ path }) => globSync(path, { cwd: checkout }).length === 0)
+    expect(missing.map(({ name, path }) => `${name}: ${path}`)).toEqual([])
+  })
+
+  it('every relative link leads to a file', () => {
+    const found = documents.flatMap(({ name, text }) => linksIn(text).map((link) => ({ name, link })))
+    expect(found.length).toBeGreaterThan(20)
+    const broken = found.filter(({ name, link }) => !existsSync(join(checkout, dirname(name), link)))
+    expect(broken.map(({ name, link }) => `${name}: ${link}`)).toEqual([])
+  })
+
+  it.each([
+    ['`internal/a.ts`, `b.ts` and `/etc/c.conf`', ['internal/a.ts']],
+    ['`docs/decisions/*.md`, `OUBLIETTE_HOME/lost/x.json`, `application/json`', ['docs/decisions/*.md']],
+  ])('are found in %j', (text, paths) => {
+    expect(pathsIn(text)).toEqual(paths)
+  })
 })

@@ -42,10 +42,18 @@ describe('paths in the documents', () => {
     [...text.matchAll(/`((?:[\w.@*~-]+)?(?:\/[\w.@*-]+)+\.[a-z]+)`/g)]
       .map((match) => match[1]!)
       .filter(isOfCheckout)
-  const linksIn = (text: string): string[] =>
-    [...text.matchAll(/\]\(([^)\s#]+)(?:#[^)\s]*)?\)/g)]
-      .map((match) => match[1]!)
-      .filter((link) => !/^[a-z]+:/.test(link))
+  const linksIn = (text: string) =>
+    [...text.matchAll(/\]\(([^)\s#]*)(?:#([^)\s]*))?\)/g)]
+      .map(([, path = '', anchor]) => ({ path, anchor }))
+      .filter(({ path }) => !/^[a-z]+:/.test(path))
+  /** As GitHub names the headings of a document. */
+  const anchorsIn = (text: string): string[] =>
+    [...text.matchAll(/^#+ (.*)$/gm)].map((match) =>
+      match[1]!
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    )
 
   it('every path in backticks exists', () => {
     const found = documents.flatMap(({ name, text }) => pathsIn(text).map((path) => ({ name, path })))
@@ -54,11 +62,23 @@ describe('paths in the documents', () => {
     expect(missing.map(({ name, path }) => `${name}: ${path}`)).toEqual([])
   })
 
-  it('every relative link leads to a file', () => {
-    const found = documents.flatMap(({ name, text }) => linksIn(text).map((link) => ({ name, link })))
+  it('every relative link leads to a file, and to a heading of it', () => {
+    const found = documents.flatMap(({ name, text }) => linksIn(text).map((link) => ({ name, ...link })))
     expect(found.length).toBeGreaterThan(20)
-    const broken = found.filter(({ name, link }) => !existsSync(join(checkout, dirname(name), link)))
-    expect(broken.map(({ name, link }) => `${name}: ${link}`)).toEqual([])
+    const broken = found.filter(({ name, path, anchor }) => {
+      const target = join(checkout, path === '' ? name : join(dirname(name), path))
+      if (!existsSync(target)) return true
+      return anchor !== undefined && !anchorsIn(readFileSync(target, 'utf8')).includes(anchor)
+    })
+    expect(broken.map(({ name, path, anchor }) => `${name}: ${path}#${anchor ?? ''}`)).toEqual([])
+  })
+
+  it('every promise in docs/security.md names suites that exist', () => {
+    const text = readFileSync(join(checkout, 'docs/security.md'), 'utf8')
+    const rows = [...text.matchAll(/^\|.*\| ((?:`[\w/-]+`(?:, )?)+) \|$/gm)].map((match) => match[1]!)
+    const suites = rows.flatMap((row) => [...row.matchAll(/`([^`]+)`/g)].map((match) => match[1]!))
+    expect(suites.length).toBeGreaterThan(20)
+    expect(suites.filter((suite) => !existsSync(join(checkout, `test/suites/${suite}.test.ts`)))).toEqual([])
   })
 
   it.each([

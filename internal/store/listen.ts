@@ -19,9 +19,9 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
   let link: Promise<pg.Client> | undefined
   let repair: Promise<void> | undefined
 
-  const tell = (subscriber: Subscriber, say: (to: Subscriber) => void) => {
+  const call = (subscriber: Subscriber, callback: (to: Subscriber) => void) => {
     try {
-      say(subscriber)
+      callback(subscriber)
     } catch (error) {
       log.error('a subscriber to database notifications failed', { error })
     }
@@ -30,7 +30,7 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
   async function dial(): Promise<pg.Client> {
     const client = new pg.Client({ ...config, application_name: 'oubliette-listen', query_timeout: 10_000 })
     client.on('notification', ({ channel, payload }) => {
-      for (const one of channels.get(channel) ?? []) tell(one, (to) => to.onPayload(payload ?? ''))
+      for (const one of channels.get(channel) ?? []) call(one, (to) => to.onPayload(payload ?? ''))
     })
     // A lost peer sends nothing: only a query detects it.
     const probe = setInterval(() => client.query('select 1').catch(() => client.end()), probeMilliseconds)
@@ -73,7 +73,7 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
       }
       // It may have ended again already; then the `end` handler has cleared `link`.
       if (link === undefined) continue
-      for (const set of channels.values()) for (const one of set) tell(one, (to) => to.onGap())
+      for (const set of channels.values()) for (const one of set) call(one, (to) => to.onGap())
       return
     }
   }

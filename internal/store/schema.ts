@@ -176,7 +176,7 @@ export interface SessionsTable {
   updated_at: string
   idle_at: string | null
   ended_at: string | null
-  /** When its end was requested: it cannot be resumed afterwards, whatever its status becomes. */
+  /** When its end was requested: it cannot be resumed afterwards, regardless of its status. */
   end_requested_at: string | null
   /** Approximate size of its events in the database. */
   stored_bytes: Generated<number>

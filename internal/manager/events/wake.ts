@@ -11,15 +11,15 @@ export type Wake = {
 export function createWake(): Wake {
   const counts = new Map<string, number>()
   const waiting = new Map<string, Set<() => void>>()
-  let told = 0
+  let count = 0
 
   return {
     seen: (key) => counts.get(key) ?? 0,
     tell(keys) {
-      told += 1
+      count += 1
       for (const key of keys) {
         const set = waiting.get(key)
-        counts.set(key, told)
+        counts.set(key, count)
         if (!set) continue
         waiting.delete(key)
         for (const go of set) go()

@@ -19,13 +19,13 @@ export async function memoryUse(
   project_id: string,
 ): Promise<{ holders: MemoryHolder[]; queued: MemoryHolder[] }> {
   const { rows } = await sql<MemoryHolder>`
-    select id, project_id, droid, status, coalesce(told.hibernate, false) as hibernating,
-      case when ${isAtRest} and told.session_id is null then idle_at end as idle_since
+    select id, project_id, droid, status, coalesce(pending.hibernate, false) as hibernating,
+      case when ${isAtRest} and pending.session_id is null then idle_at end as idle_since
     from sessions
     left join (
       select session_id, bool_or(kind = 'hibernate') as hibernate from commands
       where project_id = ${project_id} group by session_id
-    ) as told on told.session_id = sessions.id
+    ) as pending on pending.session_id = sessions.id
     where project_id = ${project_id} and not hibernated and status not in (${sql.join(finalStatuses)})
     order by queued_at, id`.execute(db)
   return {

@@ -9,8 +9,46 @@ import { sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
-import { migrations as ours } from './migrations/index.ts'
+import { up as foundation } from './migrations/0001-foundation.ts'
+import { up as sessions } from './migrations/0002-sessions.ts'
+import { up as callers } from './migrations/0003-callers.ts'
+import { up as schedules } from './migrations/0004-schedules.ts'
+import { up as callerCalls } from './migrations/0005-caller-calls.ts'
+import { up as suspects } from './migrations/0006-suspects.ts'
+import { up as authority } from './migrations/0007-authority.ts'
+import { up as spending } from './migrations/0008-spending.ts'
+import { up as workspaceState } from './migrations/0009-workspace-state.ts'
+import { up as quotas } from './migrations/0010-quotas.ts'
+import { up as execs } from './migrations/0011-execs.ts'
+import { up as auditIntents } from './migrations/0012-audit-intents.ts'
+import { up as memory } from './migrations/0013-memory.ts'
+import { up as mcpSessions } from './migrations/0015-mcp-sessions.ts'
+import { up as sqlFunctions } from './migrations/0016-sql-functions.ts'
+import { up as callerRequestAudit } from './migrations/0017-caller-request-audit.ts'
 import type { Db } from './open.ts'
+
+/**
+ * In order. A released migration is never edited: a change is a new migration. Functions and triggers are not created here;
+ * those in migrations up to 0010 are earlier versions of the ones in `functions/`.
+ */
+export const migrations: Record<string, Migration> = {
+  '0001-foundation': { up: foundation },
+  '0002-sessions': { up: sessions },
+  '0003-callers': { up: callers },
+  '0004-schedules': { up: schedules },
+  '0005-caller-calls': { up: callerCalls },
+  '0006-suspects': { up: suspects },
+  '0007-authority': { up: authority },
+  '0008-spending': { up: spending },
+  '0009-workspace-state': { up: workspaceState },
+  '0010-quotas': { up: quotas },
+  '0011-execs': { up: execs },
+  '0012-audit-intents': { up: auditIntents },
+  '0013-memory': { up: memory },
+  '0015-mcp-sessions': { up: mcpSessions },
+  '0016-sql-functions': { up: sqlFunctions },
+  '0017-caller-request-audit': { up: callerRequestAudit },
+}
 
 /** Any number that nothing else in the same database uses. */
 const lock = 7_305_112_098_113n
@@ -81,28 +119,25 @@ async function applyFunctions(trx: Db, functions: FunctionFiles): Promise<string
   return changed
 }
 
-async function run(connection: Db, { migrations, functions }: Schema, log: Log): Promise<void> {
-  await refuseNewer(connection, migrations)
+async function run(connection: Db, schema: Schema, log: Log): Promise<void> {
+  await refuseNewer(connection, schema.migrations)
   const done = await connection.transaction().execute(async (trx) => ({
-    migrations: await applyMigrations(trx, migrations),
-    functions: await applyFunctions(trx, functions),
+    migrations: await applyMigrations(trx, schema.migrations),
+    functions: await applyFunctions(trx, schema.functions),
   }))
   for (const migration of done.migrations) log.info('migrated the database', { migration })
   for (const file of done.functions) log.info('updated SQL functions', { file })
 }
 
-export async function migrate(
-  db: Db,
-  log: Log,
-  { migrations = ours, functions = readFunctions() }: Partial<Schema> = {},
-): Promise<void> {
+export async function migrate(db: Db, log: Log, given: Partial<Schema> = {}): Promise<void> {
+  const schema = { migrations, functions: readFunctions(), ...given }
   await db.connection().execute(async (connection) => {
     // Neither waiting for the migration of another server nor a long migration is an error.
     await sql`set statement_timeout = 0`.execute(connection)
     await sql`set lock_timeout = 0`.execute(connection)
     await sql`select pg_advisory_lock(${lock})`.execute(connection)
     try {
-      await run(connection, { migrations, functions }, log)
+      await run(connection, schema, log)
     } finally {
       await sql`select pg_advisory_unlock(${lock})`.execute(connection)
       await sql`reset statement_timeout`.execute(connection)

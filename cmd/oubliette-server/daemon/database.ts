@@ -7,10 +7,10 @@ import type { Settings } from '../../../internal/config/load.ts'
 import { Fault } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
 import { hasEmbedded, startEmbedded } from '../../../internal/store/embedded/embedded.ts'
-import { instanceId, knownInstance } from '../../../internal/store/instance.ts'
+
 import { migrate } from '../../../internal/store/migrate.ts'
 import { openStore } from '../../../internal/store/open.ts'
-import { becomeSoleServer } from '../../../internal/store/sole-server.ts'
+import { becomeSoleServer, instanceId, knownInstance } from '../../../internal/store/sole-server.ts'
 
 /** Migrations can rewrite large tables. */
 const migrationSeconds = 3_600

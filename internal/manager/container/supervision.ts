@@ -65,7 +65,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
     return { committed, unknown, ...(await deps.execs().hello(project_id, hello)) }
   }
 
-  /** Sessions that should live in this container but that its supervisor knows nothing of and was not to be told of. */
+  /** Sessions that should live in this container but that its supervisor does not know and has no pending command for. */
   async function failForgotten(project_id: string, held: Set<string>): Promise<void> {
     // In this order: a session that is made in between is in neither list, or in both.
     const active = await activeSessions(store.db, project_id)

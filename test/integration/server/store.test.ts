@@ -10,8 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { homeHolder, lockHome } from '../../../internal/home-lock.ts'
 import { createLog, Secret } from '../../../internal/log.ts'
 import { type Embedded, startEmbedded, stopEmbedded } from '../../../internal/store/embedded/embedded.ts'
-import { migrate, readFunctions } from '../../../internal/store/migrate.ts'
-import { migrations } from '../../../internal/store/migrations/index.ts'
+import { migrate, migrations, readFunctions } from '../../../internal/store/migrate.ts'
 import { openStore } from '../../../internal/store/open.ts'
 import { administer, cloneDatabase } from '../../harness/database.ts'
 import { until } from '../../harness/wait.ts'
@@ -361,7 +360,7 @@ describe('the store', () => {
     const attempt = (url: string) => openStore({ database_url: new Secret(url), log })
     await expect(attempt('postgresql://me:hush@127.0.0.1:1/x')).rejects.toMatchObject({
       kind: 'unavailable',
-      message: expect.stringMatching(/127\.0\.0\.1:1 .*ECONNREFUSED/),
+      message: expect.stringMatching(/127\.0\.0\.1:1: .*ECONNREFUSED/),
     })
     for (const bad of [
       'mysql://me:hush@h/x',

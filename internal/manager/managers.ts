@@ -381,7 +381,7 @@ export function createManagers(deps: ManagersDeps) {
       execs.sweep,
       createUnsupervised({ ...common, relay, containers, sessions }),
       async () => await audit.expire(config.audit_days),
-      // A statement of a previousRuns process may be executed after this one has started.
+      // A statement of a previous process may be executed after this one has started.
       audit.settleAbandoned,
       schedules.expire,
       models.sweep,

@@ -93,13 +93,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
     async events(project_id, { session_id, events: batch }, refused) {
       const until = previousRuns.until(session_id)
       const numbered = batch
-        .map(({ seq, type, at, ...data }) => ({
-          seq,
-          type,
-          at,
-          data,
-          previousRuns: seq <= until,
-        }))
+        .map(({ seq, type, at, ...data }): Numbered => ({ seq, type, at, data, former: seq <= until }))
         .map((event) => explained(project_id, event))
       const taken = refused ? withoutContent(numbered, refused.message) : numbered
       const answer = await events.receive(project_id, session_id, taken)

@@ -6,7 +6,7 @@ const everyMs = 10_000
 const keepAtMost = 10_000
 
 /** `of` is whose warning it is: what one causes does not hide what another does. */
-type ThrottledWarn = (of: string, message: string, fields: Fields) => void
+export type ThrottledWarn = (of: string, message: string, fields: Fields) => void
 
 export function createThrottledWarn(
   log: Pick<Log, 'warn'>,

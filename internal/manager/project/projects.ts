@@ -21,6 +21,7 @@ import type { Directories } from '../workspace/directories.ts'
 import type { Layout } from '../workspace/layout.ts'
 import { type ProjectChange, parseGrant, requireMayChange, requireMayGrant } from './boundaries.ts'
 import { checkRemote } from './git-use.ts'
+import { requireProject } from './require.ts'
 
 export type ProjectFields = Partial<ProjectChange> & {
   name: string
@@ -89,11 +90,7 @@ export function createProjects(deps: ProjectsDeps) {
     }
   }
 
-  async function require(project_id: string): Promise<rows.ProjectWithContainer> {
-    const row = await rows.projectById(db, project_id)
-    if (!row || row.deleting_at) throw unknown('project', project_id)
-    return row
-  }
+  const require = (project_id: string) => requireProject(db, project_id)
 
   async function check(fields: Partial<ProjectFields>): Promise<void> {
     if (fields.droid && fields.droid !== 'shell' && !Object.hasOwn(config.droids, fields.droid))

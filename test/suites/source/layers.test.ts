@@ -130,7 +130,7 @@ describe('files that containers can write', () => {
     'access/tokens.ts',
     'container/containers.ts',
     'container/reconcile.ts',
-    'disk/watch.ts',
+    'disk/free-space.ts',
     'project/projects.ts',
     'workspace/directories.ts',
   ]

@@ -26,7 +26,7 @@
 
 import { z } from 'zod'
 import { patterns } from '../ids.ts'
-import { sessionStatuses } from './session-status.ts'
+import { type FinalStatus, sessionStatuses } from './session-status.ts'
 
 /** A list that is refused at its first wrong entry: describing thousands of them costs more than all that is right. */
 const listOf = <T>(entry: z.ZodType<T>, most: number, least = 0) =>
@@ -231,7 +231,7 @@ export type CancelCommand = {
 export type EndCommand = {
   command_id: string
   session_id: string
-  status?: 'completed' | 'failed' | 'cancelled'
+  status?: FinalStatus
   reason?: string
   grace_seconds?: number
 }

@@ -14,6 +14,13 @@ export interface InstanceTable {
   created_at: CreatedAt
 }
 
+/** The content of a file of SQL functions that was applied last. */
+export interface SqlFunctionsTable {
+  file: string
+  hash: string
+  applied_at: CreatedAt
+}
+
 export interface TokensTable {
   id: string
   name: string
@@ -410,6 +417,7 @@ export interface Database {
   commands: CommandsTable
   approvals: ApprovalsTable
   instance: InstanceTable
+  sql_functions: SqlFunctionsTable
   tokens: TokensTable
   projects: ProjectsTable
   containers: ContainersTable

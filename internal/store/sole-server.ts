@@ -1,12 +1,15 @@
 // One server per database. It holds an advisory lock on a connection of its own; PostgreSQL frees the lock when the
 // connection ends, so a server that was killed never leaves a stale one behind. While the database hangs the connection is
 // kept, and the lock with it: it is given up only when it is broken, or when the database answers on another one.
+import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
+import { sql } from 'kysely'
 import pg from 'pg'
 import { Fault, messageOf } from '../fault.ts'
 import { createDeadlines } from '../lib/deadlines.ts'
 import type { Log, Secret } from '../log.ts'
+import type { Db } from './open.ts'
 
 /** Any number that nothing else in the same database uses. */
 const lock = '7305112098114'
@@ -135,4 +138,22 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
       deadlines.close()
     },
   }
+}
+
+/** Who owns what carries our labels in Docker. It belongs to the database: servers that share one are one instance. */
+export async function instanceId(db: Db): Promise<string> {
+  await db
+    .insertInto('instance')
+    .values({ id: randomBytes(6).toString('hex') })
+    .onConflict((conflict) => conflict.column('singleton').doNothing())
+    .execute()
+  const { id } = await db.selectFrom('instance').select('id').executeTakeFirstOrThrow()
+  return id
+}
+
+/** As it is, without making one; undefined in a database that no server has used yet. */
+export async function knownInstance(db: Db): Promise<string | undefined> {
+  const table = await sql<{ name: string | null }>`select to_regclass('instance')::text as name`.execute(db)
+  if (!table.rows[0]?.name) return undefined
+  return (await db.selectFrom('instance').select('id').executeTakeFirst())?.id
 }

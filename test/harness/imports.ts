@@ -34,6 +34,9 @@ const before = [
   /(?<![\w.$])import\s*\(\s*$/, // import('…'), typeof import('…')
 ]
 
+/** The source without its comments and the contents of its strings. */
+export const codeOf = (source: string): string => blank(source).code
+
 export function importsOf(source: string): string[] {
   const { code, strings } = blank(source)
   return [...strings].flatMap(([at, text]) =>

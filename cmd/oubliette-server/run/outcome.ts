@@ -1,11 +1,11 @@
 // What the events of a session say to somebody who waits for one turn of it.
-export type RunEvent = { index: number; type: string; [field: string]: unknown }
+import { isFinal } from '../../../internal/protocol/session-status.ts'
 
-const over = new Set(['completed', 'failed', 'cancelled'])
+export type RunEvent = { index: number; type: string; [field: string]: unknown }
 
 export const isTurnOver = (event: RunEvent, turn_id: string): boolean =>
   (event.type === 'completion' && event.turn_id === turn_id) ||
-  (event.type === 'status' && over.has(String(event.status)))
+  (event.type === 'status' && isFinal(String(event.status)))
 
 /** Of the event that ended the turn. A script has an exit code of its own; an agent has a reason to stop. */
 export function exitCodeOf(event: RunEvent | undefined): number {

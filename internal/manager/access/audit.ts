@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Fault, messageOf } from '../../fault.ts'
+import { createBatch } from '../../lib/batch.ts'
 import type { Log } from '../../log.ts'
 import { isOutage } from '../../store/errors.ts'
 import type { Db } from '../../store/open.ts'
@@ -45,8 +46,6 @@ export type Audit = {
   close(): Promise<void>
 }
 
-type Waiting = { row: AuditRow; done: PromiseWithResolvers<void> }
-
 const refusal = (cause: unknown): Fault =>
   new Fault(
     'unavailable',
@@ -60,39 +59,22 @@ export function createAudit(db: Db, log: Log): Audit {
   const closing = new AbortController()
   const placed = (row: Ended): AuditRow => ({ ...row, boot, seq: ++seq })
 
-  let intents: Waiting[] = []
-  let beginning: Promise<void> | undefined
+  const intents = createBatch<AuditRow, void>({
+    most: mostAtOnce,
+    splits: (error) => !isOutage(error),
+    commit: async (rows) => {
+      await insertIntents(db, rows)
+      return rows.map(() => undefined)
+    },
+  })
 
-  async function writeIntents(batch: Waiting[]): Promise<void> {
+  async function commitIntent(row: AuditRow): Promise<void> {
+    if (intents.waiting >= mostIntents) throw refusal(new Fault('exhausted', 'the database does not keep up'))
     try {
-      await insertIntents(
-        db,
-        batch.map(({ row }) => row),
-      )
-      for (const { done } of batch) done.resolve()
+      await intents.add(row)
     } catch (error) {
-      // What the database refuses of one row must not refuse the others.
-      if (batch.length > 1 && !isOutage(error)) for (const one of batch) await writeIntents([one])
-      else for (const { done } of batch) done.reject(refusal(error))
+      throw refusal(error)
     }
-  }
-
-  async function drainIntents(): Promise<void> {
-    while (intents.length > 0) {
-      const batch = intents.slice(0, mostAtOnce)
-      intents = intents.slice(batch.length)
-      await writeIntents(batch)
-    }
-    beginning = undefined
-  }
-
-  function commitIntent(row: AuditRow): Promise<void> {
-    if (intents.length >= mostIntents)
-      return Promise.reject(refusal(new Fault('exhausted', 'the database does not keep up')))
-    const done = Promise.withResolvers<void>()
-    intents.push({ row, done })
-    beginning ??= drainIntents()
-    return done.promise
   }
 
   let outcomes: AuditRow[] = []
@@ -194,7 +176,7 @@ export function createAudit(db: Db, log: Log): Audit {
     },
     expire: async (days) => await deleteAuditBefore(db, new Date(Date.now() - days * 86_400_000)),
     async close() {
-      await beginning
+      await intents.settled()
       closing.abort()
       endGathering?.()
       await settling

@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../auth/caller.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
 import {
   closedAmong,
@@ -16,7 +17,6 @@ import {
   requestByCall,
   requestById,
 } from '../../store/rows/callers.ts'
-import { isOver } from '../../store/rows/session/sessions.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { Committed } from '../events/log-writer.ts'
 import type { CallerTools, Offered } from './tools.ts'
@@ -235,7 +235,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     },
     /** The droid of a session that is over does not wait for its requests any more. */
     onCommit({ rows }: Committed): void {
-      for (const { id } of rows.filter(({ status }) => isOver(status)))
+      for (const { id } of rows.filter(({ status }) => isFinal(status)))
         cancelAll(id).catch((error: unknown) =>
           deps.log.warn('failed to cancel open requests', { session_id: id, error }),
         )

@@ -5,7 +5,7 @@ import { messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import type { ContainerState, Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
-import { type ProjectWithContainer, saveContainer } from '../../store/rows/projects.ts'
+import { containerFailures, type ProjectWithContainer, saveContainer } from '../../store/rows/projects.ts'
 import { effectiveLimits } from '../project/projects.ts'
 
 type Deps = { store: Store; config: Config; runtime: Runtime; log: Log }
@@ -29,14 +29,7 @@ export function createContainerEnds({ store, config, runtime, log }: Deps) {
     }
   }
 
-  async function failuresOf(project_id: string): Promise<number> {
-    const row = await store.db
-      .selectFrom('containers')
-      .select('failures')
-      .where('project_id', '=', project_id)
-      .executeTakeFirst()
-    return row?.failures ?? 0
-  }
+  const failuresOf = (project_id: string): Promise<number> => containerFailures(store.db, project_id)
 
   /** Nothing if it never ran, runs, or was stopped on purpose. The row is as it was before the start. */
   async function note(project: ProjectWithContainer, state: ContainerState | undefined): Promise<void> {

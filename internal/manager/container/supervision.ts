@@ -2,12 +2,13 @@
 import type { ThrottledWarn } from '../../lib/throttled-log.ts'
 import type { Log } from '../../log.ts'
 import type { HelloAnswer, SupervisorHello } from '../../protocol/messages.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import { restartedReason } from '../../protocol/wire.ts'
 import type { SupervisorSide } from '../../relay/supervisor-side.ts'
 import type { Store } from '../../store/open.ts'
 import { takeLastEnd } from '../../store/rows/projects.ts'
 import { pendingCommands } from '../../store/rows/session/commands.ts'
-import { activeSessions, isOver } from '../../store/rows/session/sessions.ts'
+import { activeSessions, projectSessions } from '../../store/rows/session/sessions.ts'
 import { withoutContent } from '../events/dropped-events.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { Numbered } from '../events/log-writer.ts'
@@ -42,22 +43,14 @@ export function createSupervision(deps: Deps): SupervisorSide {
   function explained(project_id: string, event: Numbered): Numbered {
     const { reason } = event.data
     const why = ends.get(project_id)
-    if (!event.former || !why || event.type !== 'status' || reason !== restartedReason) return event
+    if (!event.previous_run || !why || event.type !== 'status' || reason !== restartedReason) return event
     return { ...event, data: { ...event.data, reason: why } }
   }
 
   async function supervisorHello(project_id: string, hello: SupervisorHello): Promise<HelloAnswer> {
     await rememberEnd(project_id)
     const ids = hello.sessions.map(({ session_id }) => session_id)
-    const rows =
-      ids.length === 0
-        ? []
-        : await store.db
-            .selectFrom('sessions')
-            .selectAll()
-            .where('id', 'in', ids)
-            .where('project_id', '=', project_id)
-            .execute()
+    const rows = await projectSessions(store.db, project_id, ids)
     const known = new Map(rows.map((row) => [row.id, row]))
     const committed: Record<string, number> = {}
     const unknown: string[] = []
@@ -66,7 +59,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       if (live || !row || row.committed_seq >= last_seq) previousRuns.end(session_id)
       else previousRuns.begin(session_id, last_seq)
       // By the server's word it has no droid: what is left of it must not run on.
-      const has_droid = row && !isOver(row.status) && !row.hibernated && row.status !== 'queued'
+      const has_droid = row && !isFinal(row.status) && !row.hibernated && row.status !== 'queued'
       if (!row || (live && !has_droid)) unknown.push(session_id)
       else committed[session_id] = row.committed_seq
     }
@@ -99,7 +92,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
     async events(project_id, { session_id, events: batch }, refused) {
       const until = previousRuns.until(session_id)
       const numbered = batch
-        .map(({ seq, type, at, ...data }): Numbered => ({ seq, type, at, data, former: seq <= until }))
+        .map(({ seq, type, at, ...data }): Numbered => ({ seq, type, at, data, previous_run: seq <= until }))
         .map((event) => explained(project_id, event))
       const taken = refused ? withoutContent(numbered, refused.message) : numbered
       const answer = await events.receive(project_id, session_id, taken)

@@ -3,7 +3,7 @@
 import type { Log } from '../../log.ts'
 import type { Relay } from '../../relay/relay.ts'
 import type { Store } from '../../store/open.ts'
-import { overStatuses } from '../../store/rows/session/sessions.ts'
+import { projectsWithActiveSessions } from '../../store/rows/session/sessions.ts'
 import type { SessionEnds } from '../session/ends.ts'
 import type { Containers } from './containers.ts'
 
@@ -22,15 +22,8 @@ export function createUnsupervised({ store, relay, containers, ends, log }: Deps
   const since = new Map<string, number>()
 
   return async function sweep(): Promise<void> {
-    const rows = await store.db
-      .selectFrom('sessions')
-      .select('project_id')
-      .distinct()
-      .where('status', 'not in', overStatuses)
-      .where('ended_at', 'is', null)
-      .where('hibernated', '=', false)
-      .execute()
-    const alone = new Set(rows.map((row) => row.project_id).filter((id) => !relay.supervisor(id)))
+    const active = await projectsWithActiveSessions(store.db)
+    const alone = new Set(active.filter((id) => !relay.supervisor(id)))
     for (const project_id of since.keys()) if (!alone.has(project_id)) since.delete(project_id)
     for (const project_id of alone) {
       const first = since.get(project_id) ?? Date.now()

@@ -1,12 +1,12 @@
-// Writes the calls of callers' tools: asked and closed. Like the writer of the log, it commits together whatever came in
-// while the last commit was under way, and tells nobody anything before the commit.
-
+// Writes requests for caller tools: those that droids make and those that are closed. Requests that arrive during a commit
+// are committed together, and nothing is announced before its commit.
+import { createBatch } from '../../lib/batch.ts'
 import { isOutage } from '../../store/errors.ts'
 import type { Store } from '../../store/open.ts'
 import { type Close, type NewRequest, writeCalls } from '../../store/rows/callers.ts'
 import type { Committed } from './log-writer.ts'
 
-type Job = { session_id: string; id: string; done: PromiseWithResolvers<boolean> } & (
+type Job = { session_id: string; id: string } & (
   | { kind: 'ask'; ask: NewRequest }
   | { kind: 'close'; close: Close }
 )
@@ -16,14 +16,11 @@ const most = 2_000
 export function createCallWriter(deps: {
   store: Store
   onCommit: (committed: Committed) => void
-  /** It is not known whether something of these sessions was committed. */
+  /** It is unknown whether a write to these sessions was committed. */
   onDoubt: (session_ids: string[]) => void
 }) {
-  let queue: Job[] = []
-  let running: Promise<void> | undefined
-
-  async function write(jobs: Job[]): Promise<void> {
-    // Two who close the same one in the same breath: the first has it.
+  async function commit(jobs: Job[]): Promise<boolean[]> {
+    // If two jobs of one batch close the same request, the first one closes it.
     const closes = new Map<string, Job & { kind: 'close' }>()
     for (const job of jobs) if (job.kind === 'close' && !closes.has(job.id)) closes.set(job.id, job)
     const asks = jobs.flatMap((job) => (job.kind === 'ask' ? [job.ask] : []))
@@ -33,45 +30,29 @@ export function createCallWriter(deps: {
         asks,
         [...closes.values()].map(({ close, session_id }) => ({ ...close, session_id })),
       )
-      const took = new Set(committed.events.map(({ type, data }) => `${type} ${data.request_id}`))
+      const written = new Set(committed.events.map(({ type, data }) => `${type} ${data.request_id}`))
       deps.onCommit(committed)
-      for (const job of jobs)
-        job.done.resolve(
-          job.kind === 'ask'
-            ? took.has(`caller_tool_request ${job.id}`)
-            : closes.get(job.id) === job && took.has(`caller_tool_result ${job.id}`),
-        )
+      return jobs.map((job) =>
+        job.kind === 'ask'
+          ? written.has(`caller_tool_request ${job.id}`)
+          : closes.get(job.id) === job && written.has(`caller_tool_result ${job.id}`),
+      )
     } catch (error) {
-      // It may be committed nevertheless; a repeat is known by its ids.
+      // It may be committed nevertheless. A repeat is recognised by its ids.
       deps.onDoubt(jobs.map(({ session_id }) => session_id))
-      // What the database refuses of one call must not be held against the others.
-      if (jobs.length > 1 && !isOutage(error)) for (const job of jobs) await write([job])
-      else for (const job of jobs) job.done.reject(error)
+      throw error
     }
   }
 
-  async function drain(): Promise<void> {
-    while (queue.length > 0) {
-      const jobs = queue.slice(0, most)
-      queue = queue.slice(jobs.length)
-      await write(jobs)
-    }
-    running = undefined
-  }
-
-  function push(job: Job): Promise<boolean> {
-    queue.push(job)
-    running ??= drain()
-    return job.done.promise
-  }
+  const batch = createBatch({ commit, most, splits: (error) => !isOutage(error) })
 
   return {
-    /** False if this call was asked before, or its session is over. */
+    /** False if this call was made before, or its session has ended. */
     ask: (ask: NewRequest): Promise<boolean> =>
-      push({ kind: 'ask', id: ask.id, session_id: ask.session_id, ask, done: Promise.withResolvers() }),
-    /** False if the request was not open any more. */
+      batch.add({ kind: 'ask', id: ask.id, session_id: ask.session_id, ask }),
+    /** False if the request is no longer open. */
     close: (session_id: string, close: Close): Promise<boolean> =>
-      push({ kind: 'close', id: close.id, session_id, close, done: Promise.withResolvers() }),
-    settled: async () => await running,
+      batch.add({ kind: 'close', id: close.id, session_id, close }),
+    settled: batch.settled,
   }
 }

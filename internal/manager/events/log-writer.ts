@@ -2,6 +2,7 @@
 // many sessions, is committed in the next one, together with the sessions' new state: many small writes cost one flush to
 // the disk. An answer is given only after the commit.
 import { newApprovalId } from '../../ids.ts'
+import { isFinal, isStatus, mayFollow, type SessionStatus } from '../../protocol/session-status.ts'
 import { isOutage } from '../../store/errors.ts'
 import type { Db, Store } from '../../store/open.ts'
 import { cancelApprovals, insertApprovals } from '../../store/rows/approvals.ts'
@@ -10,7 +11,6 @@ import { deleteSessionCommands, sessionsToStart } from '../../store/rows/session
 import { insertEvents, logLock, type NewEvent, type PlacedEvent } from '../../store/rows/session/events.ts'
 import {
   advancement,
-  isOver,
   type LockedSession,
   lockSessions,
   type SessionChange,
@@ -23,8 +23,8 @@ import { createLogQueue, partsOf } from './log-queue.ts'
 import type { Poison } from './poison.ts'
 import { fullEvents, limitBytes, nearlyFull, storedSize } from './session-storage.ts'
 
-/** `former`: said before its container started again. */
-export type Numbered = NewEvent & { seq: number; former?: boolean }
+/** `previous_run`: reported by the droid before its container was restarted. */
+export type Numbered = NewEvent & { seq: number; previous_run?: boolean }
 export type EventsAnswer = { committed_seq: number } | { unknown: true }
 
 type Job = {
@@ -79,8 +79,11 @@ export async function writeEvents(
 
 const sum = (numbers: number[]): number => numbers.reduce((total, one) => total + one, 0)
 
-const isEnd = (event: NewEvent) =>
-  event.type === 'status' && ['completed', 'failed', 'cancelled'].includes(String(event.data.status))
+const isEnd = (event: NewEvent) => event.type === 'status' && isFinal(String(event.data.status))
+
+/** What is not a status changes nothing, and is kept as an event of a session that has a droid. */
+const mayReport = (from: SessionStatus, to: unknown): boolean =>
+  mayFollow('container', from, isStatus(to) ? to : 'running')
 
 const requiredBy = ({ status, requires }: NewEvent['data']): string[] =>
   status === 'waiting' && Array.isArray(requires) ? requires.map(String) : []
@@ -143,16 +146,16 @@ export function createLogWriter(deps: {
   function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
     // A container speaks only for sessions of its own project.
     if (!open || open.row.project_id !== job.project_id) return { unknown: true }
-    // A droid that was told over by the server needs no second end, least of all when the next one is on its way. Nor
-    // can its container bring it back, and its key with it: only the server starts a session again.
-    const hasNoDroid = isOver(open.row.status) || open.row.status === 'queued'
-    const isLate = (event: NewEvent, former: boolean) =>
-      (hasNoDroid && event.type === 'status') || (isEnd(event) && former && restarting.has(job.session_id))
-    for (const [at, { seq, former = false, ...event }] of job.events.entries()) {
+    // A session that the server has ended is not ended again, least of all while its next start is on the way. Nor can
+    // a container start a session, which would make its key valid again.
+    const isLate = (event: NewEvent, previous_run: boolean) =>
+      (event.type === 'status' && !mayReport(open.row.status, event.data.status)) ||
+      (isEnd(event) && previous_run && restarting.has(job.session_id))
+    for (const [at, { seq, previous_run = false, ...event }] of job.events.entries()) {
       // Seen before, or beyond a gap, which its sender fills from what the answer says.
       if (seq !== open.committed_seq + 1) continue
       open.committed_seq = seq
-      if (!isLate(event, former)) add(open, event, job.json[at]!)
+      if (!isLate(event, previous_run)) add(open, event, job.json[at]!)
     }
     // What is left of it in the container ends, and nothing more of it is sent.
     return open.full ? { unknown: true } : { committed_seq: open.committed_seq }
@@ -200,7 +203,7 @@ export function createLogWriter(deps: {
     const rows = await lockSessions(trx, [...new Set(given.map((job) => job.session_id))])
     const opened = new Map<string, Open>()
     for (const [id, row] of rows) opened.set(id, openFor(row))
-    const late = given.filter((job) => job.events.some((event) => event.former && isEnd(event)))
+    const late = given.filter((job) => job.events.some((event) => event.previous_run && isEnd(event)))
     const restarting = await sessionsToStart(
       trx,
       late.map((job) => job.session_id),

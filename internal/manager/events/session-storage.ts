@@ -4,11 +4,12 @@
 import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import type { Log } from '../../log.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
 import { projectById } from '../../store/rows/projects.ts'
 import { deleteSessionCommands } from '../../store/rows/session/commands.ts'
 import type { NewEvent } from '../../store/rows/session/events.ts'
-import { isOver, type LockedSession, type SessionRow } from '../../store/rows/session/sessions.ts'
+import type { LockedSession, SessionRow } from '../../store/rows/session/sessions.ts'
 import type { SessionChanging } from '../session/change.ts'
 import type { Committed } from './log-writer.ts'
 
@@ -52,7 +53,7 @@ export function fullEvents(row: Pick<SessionRow, 'status'>, limit: number): NewE
     at,
     data: { kind: 'exhausted', message: `${reason}; what came after is dropped` },
   }
-  return isOver(row.status)
+  return isFinal(row.status)
     ? [dropped]
     : [dropped, { type: 'status', at, data: { status: 'failed', reason } }]
 }
@@ -86,7 +87,7 @@ export function createStorageGuard({ store, config, log, change, forget }: Deps)
     const limit = limitBytes(config.limits.session_mb, { session_mb: await overrideOf(project_id) })
     if (stored_bytes <= limit) return
     await change()(id, async (trx, row, write) => {
-      if (isOver(row.status)) return
+      if (isFinal(row.status)) return
       await deleteSessionCommands(trx, id)
       await write(fullEvents(row, limit), { full_at: new Date().toISOString() })
     })
@@ -96,7 +97,7 @@ export function createStorageGuard({ store, config, log, change, forget }: Deps)
   return ({ rows }: Committed): void => {
     for (const row of rows) {
       // No limit is less than this.
-      if (row.stored_bytes < mebibyte || isOver(row.status) || filling.has(row.id)) continue
+      if (row.stored_bytes < mebibyte || isFinal(row.status) || filling.has(row.id)) continue
       filling.add(row.id)
       look(row)
         .catch((error: unknown) =>

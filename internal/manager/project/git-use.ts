@@ -6,8 +6,8 @@ import { createGitKeys, type GitKeys } from '../../git/keys.ts'
 import { createGitProxy, type GitProxy } from '../../git/proxy.ts'
 import { gitCredential, isProxied, services } from '../../git/remote.ts'
 import type { Log } from '../../log.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
-import { isOver } from '../../store/rows/session/sessions.ts'
 import type { ContainerThrottle } from '../container/uplink.ts'
 import type { Committed } from '../events/log-writer.ts'
 import { requireProject } from './require.ts'
@@ -44,7 +44,7 @@ export function createGitUse(deps: {
     close: proxy.close,
     issue: keys.issue,
     onCommit({ rows }) {
-      for (const { id, status } of rows) if (isOver(status)) proxy.end(id)
+      for (const { id, status } of rows) if (isFinal(status)) proxy.end(id)
     },
   }
 }

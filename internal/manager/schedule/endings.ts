@@ -1,5 +1,6 @@
 // What is written about runs once they are claimed: that they were started, and how they ended, in batches. An end gives
 // the turn to the next in the queue of its target.
+import { createBatch } from '../../lib/batch.ts'
 import type { Store } from '../../store/open.ts'
 import {
   endRuns,
@@ -10,7 +11,6 @@ import {
   trimRuns,
 } from '../../store/rows/schedule/runs.ts'
 import { lockSchedules } from '../../store/rows/schedule/schedules.ts'
-import { createBatch } from './batch.ts'
 import type { Ending } from './outcome.ts'
 
 type Deps = {
@@ -22,9 +22,11 @@ type Deps = {
 type Ended = { run: RunRow; ending: Ending }
 
 export function createEndings({ store, now, lease, keep_runs }: Deps) {
-  const started = createBatch<RunStart, void>(async (starts) => {
-    await startRuns(store.db, starts)
-    return starts.map(() => undefined)
+  const starting = createBatch<RunStart, void>({
+    commit: async (starts) => {
+      await startRuns(store.db, starts)
+      return starts.map(() => undefined)
+    },
   })
 
   async function endAll(ended: Ended[]): Promise<(RunRow | undefined)[]> {
@@ -48,10 +50,10 @@ export function createEndings({ store, now, lease, keep_runs }: Deps) {
     })
   }
 
-  const end = createBatch(endAll)
+  const ending = createBatch({ commit: endAll })
   return {
-    started,
+    started: starting.add,
     /** Ends a run, once; the one that has its turn now is returned. */
-    end: (run: RunRow, ending: Ending) => end({ run, ending }),
+    end: (run: RunRow, how: Ending) => ending.add({ run, ending: how }),
   }
 }

@@ -2,6 +2,7 @@
 // idle for too long, and at last removed. The end itself happens in the container; here it is written down and asked for.
 import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
+import { type FinalStatus, isFinal } from '../../protocol/session-status.ts'
 import type { Db, Store } from '../../store/open.ts'
 import { cancelApprovals } from '../../store/rows/approvals.ts'
 import {
@@ -27,11 +28,7 @@ export function createSessionEnds(deps: Deps) {
   const { db } = deps.store
 
   /** Over by the server's own word. Nothing if it is over already. */
-  async function over(
-    session_id: string,
-    name: 'failed' | 'completed' | 'cancelled',
-    reason: string | null,
-  ): Promise<void> {
+  async function over(session_id: string, name: FinalStatus, reason: string | null): Promise<void> {
     await change(session_id, (trx, row, write) => overIn(trx, row, write, name, reason))
   }
 
@@ -39,11 +36,11 @@ export function createSessionEnds(deps: Deps) {
     trx: Db,
     row: rows.SessionRow,
     write: Write,
-    name: 'failed' | 'completed' | 'cancelled',
+    name: FinalStatus,
     reason: string | null,
   ): Promise<void> {
     await deleteSessionCommands(trx, row.id)
-    if (rows.isOver(row.status)) return
+    if (isFinal(row.status)) return
     await cancelApprovals(trx, row.id, reason ?? 'the session is over')
     await write([status(name, reason ? { reason } : {})])
   }
@@ -70,7 +67,7 @@ export function createSessionEnds(deps: Deps) {
     return await change(id, async (trx, row, write) => {
       const first = row.end_requested_at === null
       if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
-      if (rows.isOver(row.status) || (await hasCommand(trx, id, 'end'))) return false
+      if (isFinal(row.status) || (await hasCommand(trx, id, 'end'))) return false
       // Nothing of it runs: there is nobody to ask.
       if (row.hibernated || row.status === 'queued') {
         await overIn(trx, row, write, how.status ?? 'completed', how.reason ?? 'ended')
@@ -88,8 +85,7 @@ export function createSessionEnds(deps: Deps) {
 
   async function cancel(session_id: string): Promise<void> {
     const project_id = await change(session_id, async (trx, row, write) => {
-      if (rows.isOver(row.status))
-        throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
+      if (isFinal(row.status)) throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
       if (row.hibernated) return row.project_id
       if (row.status === 'queued') {
         await cancelQueued(trx, row, write)

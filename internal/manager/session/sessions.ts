@@ -5,7 +5,7 @@ import type { Caller } from '../../auth/caller.ts'
 import type { SessionKeys } from '../../auth/session-keys.ts'
 import type { Config, Credential } from '../../config/load.ts'
 import { Fault, unknown } from '../../fault.ts'
-import type { SessionStatus } from '../../protocol/session-status.ts'
+import { isFinal, mayFollow, type SessionStatus } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { projectById } from '../../store/rows/projects.ts'
@@ -140,13 +140,14 @@ export function createSessions(deps: SessionsDeps) {
       const queue_position = positions.get(row.id) ?? null
       const measured = deps.measured.of(row.project_id, row.id)
       const memory_mb = { expected: expectedMb(config, row.droid), measured }
-      const halted = row.reason === null && !rows.isOver(row.status) && deps.paused(row.project_id)
+      const halted = row.reason === null && !isFinal(row.status) && deps.paused(row.project_id)
       const reason = halted ? pausedReason : row.reason
       return { ...shown(row), reason, queue_position, memory_mb, requires, open_requests }
     })
   }
 
-  const mayResume = (row: rows.SessionRow) => row.end_requested_at === null && row.status !== 'cancelled'
+  const mayResume = (row: rows.SessionRow) =>
+    row.end_requested_at === null && mayFollow('server', row.status, 'starting')
 
   /** A further turn: queued behind what runs, or the droid is started again for it. */
   async function address(
@@ -180,7 +181,7 @@ export function createSessions(deps: SessionsDeps) {
       }
       const common = { session_id, project_id: row.project_id }
       const where = { project_id: row.project_id, since_index: row.next_index - 1 }
-      if (!rows.isOver(row.status)) {
+      if (!isFinal(row.status)) {
         if (row.end_requested_at)
           throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
         if (row.hibernated) await starting.wakeUp({ trx, row, write, turn: payload, said: [said] })

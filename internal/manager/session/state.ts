@@ -1,15 +1,10 @@
-// What events say about the state of their session, as a pure function.
-//
-//   queued ─▶ starting ─▶ running ⇄ idle ─▶ completed | failed | cancelled
-//                            ⇅                 (a message to a failed or timed-out one starts it again)
-//                         waiting
-//
-// `queued` is skipped where there is memory. An idle session may be `hibernated`: its agent is not running, and the next
-// message starts it again.
+// How events change the row of their session, as a pure function. The states and their transitions are in
+// `internal/protocol/session-status.ts`; SQL functions that change a status do the same to the row (tested in
+// test/suites/session/status.test.ts).
 
-import { type SessionStatus, sessionStatuses } from '../../protocol/session-status.ts'
+import { isFinal, isStatus } from '../../protocol/session-status.ts'
 import type { NewEvent } from '../../store/rows/session/events.ts'
-import { isOver, type SessionChange, type SessionRow } from '../../store/rows/session/sessions.ts'
+import type { SessionChange, SessionRow } from '../../store/rows/session/sessions.ts'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 /** Rows are listed by the hundred; the event has all of it. */
@@ -38,17 +33,16 @@ function usageOf(given: unknown): Counted {
 }
 
 function onStatus(data: Record<string, unknown>, at: string): SessionChange {
-  const status = text(data.status)
-  if (!status || !(sessionStatuses as readonly string[]).includes(status)) return {}
-  const over = isOver(status as SessionStatus)
+  const { status } = data
+  if (!isStatus(status)) return {}
   return {
-    status: status as SessionStatus,
+    status,
     reason: clipped(data.reason, mostReason),
     requires: JSON.stringify(
       status === 'waiting' && Array.isArray(data.requires) ? data.requires.slice(0, mostRequired) : [],
     ),
     idle_at: status === 'idle' ? at : null,
-    ended_at: over ? at : null,
+    ended_at: isFinal(status) ? at : null,
     // Only the server says so, beside the event.
     hibernated: false,
     ...(text(data.agent_session_id)

@@ -1,5 +1,6 @@
 // Waiting for a session: for the end of a turn, for news, for a status. All of it by reading the log and being woken.
 
+import { isFinal } from '../../protocol/session-status.ts'
 import type { SessionRow } from '../../store/rows/session/sessions.ts'
 import { type EventLog, type ShownEvent, shownEvent } from '../events/event-log.ts'
 import type { Wake } from '../events/wake.ts'
@@ -7,8 +8,6 @@ import type { Addressed, Sessions } from './sessions.ts'
 
 type Deps = { sessions: Sessions; events: EventLog; wake: Wake }
 type Until = { wait_seconds: number; signal: AbortSignal }
-
-const over = ['completed', 'failed', 'cancelled']
 
 export function createSessionWait({ sessions, events, wake }: Deps) {
   /** Until the turn is over, or the session, or the time. Each event is told as it comes. */
@@ -25,7 +24,7 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
         begun ||= mine
         if (begun) told(event)
         if (mine && event.type === 'completion') return true
-        if (begun && event.type === 'status' && over.includes(String((event as { status?: unknown }).status)))
+        if (begun && event.type === 'status' && isFinal(String((event as { status?: unknown }).status)))
           return true
       }
     return false
@@ -85,7 +84,7 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
     for (const id of session_ids)
       for (;;) {
         const seen = wake.seen(id)
-        if (over.includes((await sessions.require(id)).status)) break
+        if (isFinal((await sessions.require(id)).status)) break
         const left = deadline - performance.now()
         if (left <= 0 || signal.aborted) return false
         await wake.news(id, seen, { signal, timeout_ms: left })

@@ -161,6 +161,16 @@ export async function saveContainer(
     .execute()
 }
 
+/** Failures in a row; 0 if the project does not exist. */
+export async function containerFailures(db: Db, project_id: string): Promise<number> {
+  const row = await db
+    .selectFrom('containers')
+    .select('failures')
+    .where('project_id', '=', project_id)
+    .executeTakeFirst()
+  return row?.failures ?? 0
+}
+
 /** Why its container ended last, once. */
 export async function takeLastEnd(db: Db, project_id: string): Promise<string | null> {
   const row = await db

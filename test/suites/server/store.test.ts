@@ -10,8 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { homeHolder, lockHome } from '../../../internal/home-lock.ts'
 import { createLog, Secret } from '../../../internal/log.ts'
 import { type Embedded, startEmbedded, stopEmbedded } from '../../../internal/store/embedded/embedded.ts'
-import { migrate } from '../../../internal/store/migrate.ts'
-import { migrations } from '../../../internal/store/migrations/index.ts'
+import { migrate, migrations, readFunctions } from '../../../internal/store/migrate.ts'
 import { openStore } from '../../../internal/store/open.ts'
 import { administer, cloneDatabase } from '../../harness/database.ts'
 import { until } from '../../harness/wait.ts'
@@ -218,7 +217,7 @@ describe('the store', () => {
       },
     }
     const stores = await Promise.all([1, 2, 3, 4].map(() => open(url)))
-    await Promise.all(stores.map((store) => migrate(store.db, log, counted)))
+    await Promise.all(stores.map((store) => migrate(store.db, log, { migrations: counted })))
     expect(runs).toBe(1)
   })
 
@@ -226,7 +225,7 @@ describe('the store', () => {
     const { url } = await clone({ empty: true })
     const { db } = await open(url)
     const before = Object.fromEntries(Object.entries(migrations).filter(([name]) => name < '0007-authority'))
-    await migrate(db, log, before)
+    await migrate(db, log, { migrations: before, functions: {} })
     const project_id = '11111111-1111-4111-8111-111111111111'
     await sql`insert into projects (id, name, description, container_type, init_git, workspace_isolation, protected_paths,
         network, limits, disabled_tools, mcp_servers, credential_refs, created_by)
@@ -273,6 +272,78 @@ describe('the store', () => {
     await sql`update sessions set status = 'failed' where id = 'gogol_living'`.execute(db)
     const living = db.selectFrom('tokens').select('id').where('revoked_at', 'is', null)
     expect(await living.execute()).toEqual([{ id: 'of tok_a' }])
+  })
+
+  /** Functions and triggers as the database holds them. */
+  const definitions = async (url: string) =>
+    (
+      await query<{ text: string }>(
+        new Secret(url),
+        `select pg_get_functiondef(oid) as text from pg_proc where pronamespace = 'public'::regnamespace
+        union all select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by text`,
+      )
+    ).map(({ text }) => text)
+
+  test('has the same functions and triggers in an upgraded database as in a fresh one, all of them from files', async () => {
+    const { url } = await clone({ empty: true })
+    const { db } = await open(url)
+    const older = Object.fromEntries(
+      Object.entries(migrations).filter(([name]) => name < '0016-sql-functions'),
+    )
+    await migrate(db, log, { migrations: older, functions: {} })
+    const before = await definitions(url)
+    await migrate(db, log)
+    const after = await definitions(url)
+    expect(after).toEqual(await definitions((await clone()).url))
+    expect(after).not.toEqual(before)
+    const text = Object.values(readFunctions()).join('\n')
+    const names = after.map((one) => /(?:FUNCTION public\.|TRIGGER )(\w+)/.exec(one)![1]!)
+    expect(names.length).toBeGreaterThan(10)
+    for (const name of names)
+      expect(text).toMatch(new RegExp(`create (or replace )?(constraint )?(function|trigger) ${name}\\b`))
+  })
+
+  test('replaces functions whose file has changed at the next start, and runs no file that has not', async () => {
+    const { url } = await clone()
+    const stores = await Promise.all([open(url), open(url)])
+    const [{ db }] = stores
+    const answer = async () => (await sql<{ n: number }>`select answer() as n`.execute(db)).rows[0]!.n
+    const runs = async () => (await sql<{ n: number }>`select n from runs`.execute(db)).rows[0]!.n
+    await sql`create table runs as select 0 as n`.execute(db)
+    const file = (n: number) =>
+      `create or replace function answer() returns int language sql as 'select ${n}'; update runs set n = n + 1;`
+    const start = (functions: Record<string, string>) =>
+      Promise.all(
+        stores.map((store) => migrate(store.db, log, { functions: { ...readFunctions(), ...functions } })),
+      )
+    const times = () =>
+      db.selectFrom('sql_functions').select(['file', 'applied_at']).orderBy('file').execute()
+    const shipped = await times()
+    expect(shipped.map((row) => row.file)).toEqual(Object.keys(readFunctions()).sort())
+    await start({ 'zz.sql': file(1) })
+    expect([await answer(), await runs()]).toEqual([1, 1])
+    await start({ 'zz.sql': file(1) })
+    expect(await runs()).toBe(1)
+    await start({ 'zz.sql': file(2) })
+    expect([await answer(), await runs()]).toEqual([2, 2])
+    // A file that is gone is forgotten, and applied again when it comes back.
+    await start({})
+    expect(await times()).toEqual(shipped)
+    await start({ 'zz.sql': file(2) })
+    expect(await runs()).toBe(3)
+  })
+
+  test('changes nothing when a file of functions fails, and names the file', async () => {
+    const { url } = await clone({ empty: true })
+    const { db } = await open(url)
+    const functions = { ...readFunctions(), 'zz.sql': 'create function broken() returns int as' }
+    await expect(migrate(db, log, { functions })).rejects.toMatchObject({
+      kind: 'internal',
+      message: 'failed to migrate the database (zz.sql)',
+    })
+    expect((await sql`select to_regclass('sessions') as name`.execute(db)).rows).toEqual([{ name: null }])
+    await migrate(db, log)
+    expect(await definitions(url)).toEqual(await definitions((await clone()).url))
   })
 
   test('refuses the database of a newer release', async () => {

@@ -3,7 +3,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { importsOf } from '../../harness/imports.ts'
+import { codeOf, importsOf } from '../../harness/imports.ts'
 
 const checkout = resolve(import.meta.dirname, '../../..')
 
@@ -89,6 +89,11 @@ const imports = files.flatMap((file): Import[] =>
     to.startsWith('..') ? { file, to: join(dirname(file), to), library: false } : { file, to, library: true },
   ),
 )
+/** Kysely used through a `Db` that the store handed out: no import of the library shows it. */
+const queries =
+  /\.\s*(?:selectFrom|insertInto|updateTable|deleteFrom|mergeInto|replaceInto|executeQuery|transaction|connection)\s*\(|(?<![\w$.])sql(?:<[^`;]*>)?\s*`|import\b[^;=()]*\bDatabase\b[^;=()]*\bfrom\b/g
+const queriesOf = (source: string): string[] => codeOf(source).match(queries) ?? []
+
 const line = ({ file, to }: Import) => `${file} → ${to}`
 
 function goesDown({ file, to }: Import): boolean {
@@ -121,6 +126,37 @@ describe('layers', () => {
     const libraries = imports.filter(({ library, to }) => library && !to.startsWith('node:'))
     expect(libraries.length).toBeGreaterThan(50)
     expect(libraries.filter((one) => !isAtHome(one)).map(line)).toEqual([])
+  })
+})
+
+describe('queries', () => {
+  const found = files.flatMap((file) =>
+    queriesOf(readFileSync(join(checkout, file), 'utf8')).map((query) => ({ file, query })),
+  )
+
+  it('are in the store only', () => {
+    const outside = found.filter(({ file }) => !file.startsWith('internal/store/'))
+    expect(outside.map(({ file, query }) => `${file}: ${query}`)).toEqual([])
+  })
+
+  it('are found in the store', () => {
+    expect(found.length).toBeGreaterThan(100)
+  })
+
+  it.each([
+    ["store.db.selectFrom('sessions').selectAll()", ['.selectFrom(']],
+    ["store.db\n  .updateTable('sessions')", ['.updateTable(']],
+    ["trx.insertInto ('a'); trx.deleteFrom('b')", ['.insertInto (', '.deleteFrom(']],
+    ['await sql`select 1`.execute(db)', ['sql`']],
+    ['await sql<{ id: string }>`select 1`.execute(db)', ['sql<{ id: string }>`']],
+    ['sql<\n  number | null\n>`select 1`', ['sql<\n  number | null\n>`']],
+    ["import type { Database } from '../store/schema.ts'", ['import type { Database } from']],
+    ['await store.db.transaction().execute(work)', ['.transaction(']],
+    ["// store.db.selectFrom('sessions')\nconst text = 'sql`select 1`'", []],
+    ["import { openDatabase } from './open.ts'\nclass Database {}", []],
+    ['const { sql } = it; mysql`x`', []],
+  ])('the scanner finds in %j: %j', (source, queries) => {
+    expect(queriesOf(source)).toEqual(queries)
   })
 })
 

@@ -2,6 +2,7 @@
 // that it follows from, in the same breath: on the way back the journal, which still holds them, has the last word.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isFinal } from '../../../../internal/protocol/session-status.ts'
 import { inDirectory } from '../../../../internal/supervisor/in-directory.ts'
 import type { Journal } from '../../../../internal/supervisor/journal.ts'
 
@@ -41,7 +42,7 @@ export function lookBack(journal: Journal): { ended_turns: Set<string>; over: bo
     if (!batch) return { ended_turns, over }
     for (const event of JSON.parse(`[${batch.events}]`) as Record<string, unknown>[]) {
       if (event.type === 'completion') ended_turns.add(String(event.turn_id))
-      if (event.type === 'status') over = ['completed', 'failed', 'cancelled'].includes(String(event.status))
+      if (event.type === 'status') over = isFinal(String(event.status))
     }
     seq = batch.last_seq + 1
   }

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import type { Droid, DroidEvent, Sink, TurnEnd } from '../../../../internal/droid/droid.ts'
 import { Fault, messageOf } from '../../../../internal/fault.ts'
 import type * as protocol from '../../../../internal/protocol/messages.ts'
+import type { FinalStatus } from '../../../../internal/protocol/session-status.ts'
 import { restartedReason } from '../../../../internal/protocol/wire.ts'
 import { openCommandLog } from '../../../../internal/supervisor/command-log.ts'
 import { openJournal } from '../../../../internal/supervisor/journal.ts'
@@ -18,7 +19,6 @@ import { createSender } from './sender.ts'
 import { startDroid } from './start-droid.ts'
 
 export type Session = ReturnType<typeof openSession>
-type Over = 'completed' | 'failed' | 'cancelled'
 
 const GRACE_MS = 5000
 const counts = new Set(['usage', 'completion'])
@@ -105,7 +105,7 @@ export function openSession(
     record.open_turns = record.open_turns.filter((it) => it !== turn_id)
   }
   /** Every accepted turn has its end before the session has its own. */
-  const finish = (status: Over, more: Record<string, unknown>) => {
+  const finish = (status: FinalStatus, more: Record<string, unknown>) => {
     record.live = false
     droid = undefined
     queue = []

@@ -8,12 +8,12 @@ import type { Config, Credential, Limits } from '../../../config/load.ts'
 import { Fault, unknown } from '../../../fault.ts'
 import { newSessionId } from '../../../ids.ts'
 import type { Attachment } from '../../../protocol/messages.ts'
+import { isFinal } from '../../../protocol/session-status.ts'
 import type { Db, Store } from '../../../store/open.ts'
 import { grantOf, type ProjectWithContainer } from '../../../store/rows/projects.ts'
 import { commandInsertion, newCommandId } from '../../../store/rows/session/commands.ts'
 import { logLock, type NewEvent } from '../../../store/rows/session/events.ts'
 import {
-  isOver,
   projectUsage,
   type SessionRow,
   sessionById,
@@ -128,7 +128,7 @@ async function parentOf(db: Db, { session_id }: Caller): Promise<SessionRow | un
   if (!session_id) return undefined
   const parent = await sessionById(db, session_id)
   if (!parent) throw unknown('session', session_id)
-  if (parent.end_requested_at || isOver(parent.status))
+  if (parent.end_requested_at || isFinal(parent.status))
     throw new Fault('conflict', `session ${parent.id} is over and spawns no more`)
   return parent
 }

@@ -1,7 +1,8 @@
 // Which sessions hold memory of their container, which wait for it, and which could give theirs back.
 import { sql } from 'kysely'
+import { finalStatuses } from '../../../protocol/session-status.ts'
 import type { Db } from '../../open.ts'
-import { overStatuses, type SessionRow } from './sessions.ts'
+import type { SessionRow } from './sessions.ts'
 
 export type MemoryHolder = Pick<SessionRow, 'id' | 'project_id' | 'droid' | 'status'> & {
   /** Idle, and its agent can resume: since when. */
@@ -25,7 +26,7 @@ export async function memoryUse(
       select session_id, bool_or(kind = 'hibernate') as hibernate from commands
       where project_id = ${project_id} group by session_id
     ) as told on told.session_id = sessions.id
-    where project_id = ${project_id} and not hibernated and status not in (${sql.join(overStatuses)})
+    where project_id = ${project_id} and not hibernated and status not in (${sql.join(finalStatuses)})
     order by queued_at, id`.execute(db)
   return {
     holders: rows.filter(({ status }) => status !== 'queued'),
@@ -48,7 +49,7 @@ export async function projectsWithProcesses(db: Db): Promise<string[]> {
     .selectFrom('sessions')
     .select('project_id')
     .distinct()
-    .where('status', 'not in', [...overStatuses, 'queued'])
+    .where('status', 'not in', [...finalStatuses, 'queued'])
     .where('hibernated', '=', false)
     .execute()
   return rows.map((row) => row.project_id)

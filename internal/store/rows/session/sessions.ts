@@ -1,19 +1,17 @@
 import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
-import type { SessionStatus } from '../../../protocol/session-status.ts'
+import { finalStatuses, isFinal, type SessionStatus } from '../../../protocol/session-status.ts'
 import type { Db } from '../../open.ts'
 import type { SessionsTable } from '../../schema.ts'
 import { type Page, type PageRequest, readCursor, toPage } from '../page.ts'
 
 export type SessionRow = Selectable<SessionsTable>
 export type SessionChange = Updateable<SessionsTable>
-export const overStatuses = ['completed', 'failed', 'cancelled'] as const satisfies SessionStatus[]
-export const isOver = (status: SessionStatus): boolean => (overStatuses as readonly string[]).includes(status)
 
 /** Over, or about to be: it acts no more, whether or not its container admits its end. */
 export const actsNoMore = (row: {
   status: SessionStatus
   end_requested_at?: string | null | undefined
-}): boolean => isOver(row.status) || Boolean(row.end_requested_at)
+}): boolean => isFinal(row.status) || Boolean(row.end_requested_at)
 
 /** A new session, to be written together with its first events and its first command. */
 export const sessionInsertion = (db: Db, row: Insertable<SessionsTable>) =>
@@ -213,8 +211,32 @@ export async function activeSessions(db: Db, project_id: string): Promise<Sessio
     .selectFrom('sessions')
     .selectAll()
     .where('project_id', '=', project_id)
-    .where('status', 'not in', overStatuses)
+    .where('status', 'not in', finalStatuses)
     .where('ended_at', 'is', null)
+    .execute()
+}
+
+/** Projects with sessions that have not ended and are not hibernated. */
+export async function projectsWithActiveSessions(db: Db): Promise<string[]> {
+  const rows = await db
+    .selectFrom('sessions')
+    .select('project_id')
+    .distinct()
+    .where('status', 'not in', finalStatuses)
+    .where('ended_at', 'is', null)
+    .where('hibernated', '=', false)
+    .execute()
+  return rows.map((row) => row.project_id)
+}
+
+/** Those of the given sessions that belong to the project. */
+export async function projectSessions(db: Db, project_id: string, ids: string[]): Promise<SessionRow[]> {
+  if (ids.length === 0) return []
+  return await db
+    .selectFrom('sessions')
+    .selectAll()
+    .where('id', 'in', ids)
+    .where('project_id', '=', project_id)
     .execute()
 }
 
@@ -234,7 +256,7 @@ export type Usage = {
 export async function projectUsage(db: Db, project_id: string): Promise<Usage> {
   const { rows } = await sql<Usage>`
     select count(*)::int as sessions,
-      (count(*) filter (where status not in ('completed', 'failed', 'cancelled')))::int as active,
+      (count(*) filter (where status not in (${sql.join(finalStatuses)})))::int as active,
       (count(*) filter (where created_at > now() - interval '1 minute'))::int as spawned_last_minute,
       coalesce(sum(input_tokens), 0)::bigint as input_tokens,
       coalesce(sum(output_tokens), 0)::bigint as output_tokens,
@@ -279,10 +301,10 @@ export async function deleteOverSessions(
 ): Promise<string[]> {
   let query = db
     .deleteFrom('sessions')
-    .where('status', 'in', overStatuses)
+    .where('status', 'in', finalStatuses)
     .where('ended_at', '<', filter.before.toISOString())
     .where(
-      sql<boolean>`not exists (select 1 from sessions living where living.root_session_id = sessions.root_session_id and living.status not in ('completed', 'failed', 'cancelled'))`,
+      sql<boolean>`not exists (select 1 from sessions living where living.root_session_id = sessions.root_session_id and living.status not in (${sql.join(finalStatuses)}))`,
     )
   if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
   return (await query.returning('id').execute()).map(({ id }) => id)

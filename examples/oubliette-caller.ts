@@ -2,6 +2,7 @@
 // session lives. It survives lost connections and restarts of the server: it follows the session's events from where it
 // was, and asks for what is still open. Needs nothing of the server's code, only `@modelcontextprotocol/client`.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { EventSourceParserStream } from 'eventsource-parser/stream'
 
 export type Json = Record<string, unknown>
 export type Call = {
@@ -157,21 +158,13 @@ export function createCaller(options: CallerOptions) {
         const response = await fetch(where, { headers: { authorization }, signal })
         if (response.status < 500 && !response.ok)
           throw new Refused(((await response.json()) as { error: { kind: string; message: string } }).error)
-        let text = ''
-        for await (const chunk of (response.body ?? new ReadableStream()).pipeThrough(
-          new TextDecoderStream(),
-        )) {
-          const blocks = (text + chunk).split('\n\n')
-          text = blocks.pop() ?? ''
-          for (const block of blocks) {
-            const data = /^data: (.*)$/m.exec(block)?.[1]
-            if (data === undefined) continue
-            const event = JSON.parse(data) as Event
-            last = event.index
-            wait = 50
-            yield event
-            if (event.type === 'status' && over.includes(String(event.status))) return
-          }
+        const text = (response.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream())
+        for await (const { data } of text.pipeThrough(new EventSourceParserStream())) {
+          const event = JSON.parse(data) as Event
+          last = event.index
+          wait = 50
+          yield event
+          if (event.type === 'status' && over.includes(String(event.status))) return
         }
       } catch (error) {
         if (error instanceof Refused) throw error

@@ -4,6 +4,7 @@
 // origin only. Who holds a key and which remote a project has is left to those who are given to it.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { LRUCache } from 'lru-cache'
 import type { Credential } from '../config/models.ts'
 import { Fault, type Kind, messageOf, toFault } from '../fault.ts'
 import { createConnections } from '../lib/http-connections.ts'
@@ -72,7 +73,7 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
   /** By holder: what ends its requests. */
   const under_way = new Map<string, Set<AbortController>>()
   /** Where a remote redirected to, on its own origin: later requests of the same command go there. */
-  const moved = new Map<string, { remote_url: string; base: URL }>()
+  const moved = new LRUCache<string, { remote_url: string; base: URL }>({ max: remembered })
   const server = createServer({ noDelay: true, requestTimeout: 0 })
 
   function baseFor(project_id: string, remote_url: string): URL {
@@ -81,10 +82,8 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
   }
 
   function remember(project_id: string, remote_url: string, base: URL): void {
-    moved.delete(project_id)
-    if (base.href === baseOf(remote_url).href) return
-    if (moved.size >= remembered) moved.delete(moved.keys().next().value!)
-    moved.set(project_id, { remote_url, base })
+    if (base.href === baseOf(remote_url).href) moved.delete(project_id)
+    else moved.set(project_id, { remote_url, base })
   }
 
   /** Ends with the response, with the holder's key, and after the longest time; whichever comes first. */

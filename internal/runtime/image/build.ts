@@ -1,7 +1,9 @@
 // Building container types, the ones below first. One build of a type runs at a time; callers that come while it does
 // join it, hear the same progress from then on, and it is given up only when the last of them has gone.
 import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import type Docker from 'dockerode'
+import { pack } from 'tar-stream'
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import { isStatus } from '../docker/errors.ts'
@@ -9,9 +11,8 @@ import { digest } from '../docker/names.ts'
 import type { BuildProgress, ImageState, Runtime } from '../runtime.ts'
 import { ensureBase } from './base.ts'
 import { hostBuildArguments, hostCertificates, needsHostNetwork } from './host.ts'
-import type { ContainerType, Images } from './images.ts'
+import type { ContainerType, ContextFile, Images } from './images.ts'
 import { followReports } from './progress.ts'
-import { tar } from './tar.ts'
 
 type Running = {
   done: Promise<ImageState>
@@ -40,6 +41,20 @@ function createSilence(ms: number, signal: AbortSignal) {
   }
 }
 
+/**
+ * A build context as a tar archive. Times are zero and the owner is root, so that the same files give the same bytes and
+ * the engine's build cache matches them.
+ */
+export async function archiveContext(files: ContextFile[]): Promise<Buffer> {
+  const archive = pack()
+  for (const { path, data, executable } of files) {
+    const mode = executable ? 0o755 : 0o644
+    archive.entry({ name: path, type: 'file', mode, mtime: new Date(0), uid: 0, gid: 0 }, data)
+  }
+  archive.finalize()
+  return await buffer(archive)
+}
+
 export function createBuild(context: {
   docker: Docker
   images: Images
@@ -58,8 +73,9 @@ export function createBuild(context: {
         : await ensureBase(docker, type.base.image, { progress, signal })
     progress(`building ${type.reference} on ${base}`)
     const certificates = { path: 'host-ca.crt', data: await hostCertificates(), executable: false }
+    const archive = await archiveContext([...type.files, certificates])
     using silence = createSilence(silence_ms, signal)
-    const stream = await docker.buildImage(Readable.from([tar([...type.files, certificates])]), {
+    const stream = await docker.buildImage(Readable.from([archive]), {
       t: type.reference,
       buildargs: { ...hostBuildArguments(), BASE: base },
       labels: { 'oubliette.type': type.type, 'oubliette.origin': origin },

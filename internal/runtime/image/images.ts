@@ -7,12 +7,14 @@ import type Docker from 'dockerode'
 import { Fault } from '../../fault.ts'
 import { unlessMissing } from '../docker/errors.ts'
 import type { ImageState } from '../runtime.ts'
-import type { TarFile } from './tar.ts'
+
+/** A file of a build context. */
+export type ContextFile = { path: string; data: Buffer; executable: boolean }
 
 export type ContainerType = {
   type: string
   reference: string
-  files: TarFile[]
+  files: ContextFile[]
   /** Another type, or an image that is none of ours. */
   base: { type: string } | { image: string }
 }
@@ -36,7 +38,7 @@ export function parseBase(dockerfile: string): ContainerType['base'] | undefined
   return own ? { type: own } : { image: value }
 }
 
-async function readFolder(folder: string, prefix = ''): Promise<TarFile[]> {
+async function readFolder(folder: string, prefix = ''): Promise<ContextFile[]> {
   const names = (await readdir(join(folder, prefix))).sort()
   const nested = await Promise.all(
     names.map(async (name) => {

@@ -3,8 +3,8 @@
 // another kind first sends off what was gathered.
 import type { DroidEvent } from './droid.ts'
 
-const DELTA_CHARS = 16 * 1024
-const INTERVAL_MS = 30
+const deltaChars = 16 * 1024
+const intervalMs = 30
 
 export interface Coalescer {
   /** `kind` tells texts apart that must not be joined; `head` is what their event consists of besides the text. */
@@ -23,7 +23,7 @@ function cut(text: string, limit: number): number {
 
 export function createCoalescer(
   emit: (event: DroidEvent) => void,
-  { interval_ms = INTERVAL_MS, max_chars = DELTA_CHARS } = {},
+  { interval_ms = intervalMs, max_chars = deltaChars } = {},
 ): Coalescer {
   let kind: string | undefined
   let head: DroidEvent = { type: 'delta' }

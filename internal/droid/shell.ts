@@ -23,8 +23,8 @@ export type ShellOptions = {
   sink: Sink
 }
 
-const FINAL_CHARS = 16 * 1024
-const QUIET_MS = 150
+const finalChars = 16 * 1024
+const quietMs = 150
 /** Of a script whose last command was killed, or which was killed itself. */
 const killedCode = 128 + constants.signals.SIGKILL
 
@@ -75,13 +75,13 @@ export function startShell(options: ShellOptions): Droid {
     let tail = ''
     const reading = (stream: 'stdout' | 'stderr') =>
       readText(spawned[stream], sink, (text) => {
-        if (stream === 'stdout' && text !== '') tail = (tail + text).slice(-FINAL_CHARS)
+        if (stream === 'stdout' && text !== '') tail = (tail + text).slice(-finalChars)
         coalescer.push(stream, { type: 'delta', turn_id: turn.turn_id, stream }, text)
       })
     const readings = [reading('stdout'), reading('stderr')]
     await started(child)
     const [code, signal] = await exited
-    await drained(readings, QUIET_MS)
+    await drained(readings, quietMs)
     coalescer.flush()
     const final_text = tail.toWellFormed()
     if (state.cancelled) return { stop_reason: 'cancelled', final_text }

@@ -39,13 +39,13 @@ export interface GitProxy {
   close(): void
 }
 
-const silence_ms = 120_000
+const silenceMs = 120_000
 /** However steadily a remote sends, this is the end of it. */
-const longest_ms = 60 * 60_000
-const at_once = 16
-const patience_ms = 120_000
+const longestMs = 60 * 60_000
+const atOnce = 16
+const patienceMs = 120_000
 const remembered = 1000
-const bytes_per_second = 64 * 1024 * 1024
+const bytesPerSecond = 64 * 1024 * 1024
 
 // Git shows the text of a refusal, except with 401, where it asks for a password instead.
 const statusOf: Record<Kind, number> = {
@@ -66,9 +66,9 @@ const bearer = (request: IncomingMessage): string | undefined =>
 export function createGitProxy(deps: GitProxyDeps): GitProxy {
   const { log } = deps
   const connections = createConnections()
-  const slots = createSlots(at_once, patience_ms)
-  const forward = createForward({ silence_ms: deps.silence_ms ?? silence_ms })
-  const throttle = createThrottle(bytes_per_second)
+  const slots = createSlots(atOnce, patienceMs)
+  const forward = createForward({ silence_ms: deps.silence_ms ?? silenceMs })
+  const throttle = createThrottle(bytesPerSecond)
   const warn = createThrottledWarn(log)
   /** By holder: what ends its requests. */
   const under_way = new Map<string, Set<AbortController>>()
@@ -92,8 +92,8 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
     const mine = under_way.get(holder) ?? new Set()
     under_way.set(holder, mine.add(leave))
     const timer = setTimeout(
-      () => leave.abort(new Fault('timeout', `the request took longer than ${longest_ms / 60_000} minutes`)),
-      longest_ms,
+      () => leave.abort(new Fault('timeout', `the request took longer than ${longestMs / 60_000} minutes`)),
+      longestMs,
     ).unref()
     const onClose = () => leave.abort(new Fault('unavailable', 'the client closed the connection'))
     response.once('close', onClose)

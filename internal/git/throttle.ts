@@ -3,7 +3,7 @@
 import { Transform } from 'node:stream'
 import { LRUCache } from 'lru-cache'
 
-const burst_ms = 100
+const burstMs = 100
 const remembered = 10_000
 
 export function createThrottle(bytes_per_second: number, now: () => number = () => performance.now()) {
@@ -15,7 +15,7 @@ export function createThrottle(bytes_per_second: number, now: () => number = () 
       transform(chunk: Buffer, _encoding, done) {
         const begin = Math.max(now(), busy_until.get(project_id) ?? 0)
         busy_until.set(project_id, begin + (chunk.length / bytes_per_second) * 1000)
-        const wait_ms = begin - now() - burst_ms
+        const wait_ms = begin - now() - burstMs
         if (wait_ms <= 0) done(null, chunk)
         else setTimeout(done, wait_ms, null, chunk)
       },

@@ -1,11 +1,11 @@
 // Request bodies are held as a whole until they are answered. What all requests of one container hold together is bounded.
 import { Fault } from '../fault.ts'
 
-const container_bytes = 256 * 1024 * 1024
+const containerBytes = 256 * 1024 * 1024
 
 export type Hold = { add(bytes: number): void } & Disposable
 
-export function createHolds(most = container_bytes): (project_id: string) => Hold {
+export function createHolds(most = containerBytes): (project_id: string) => Hold {
   const held = new Map<string, number>()
   const change = (project_id: string, bytes: number) => {
     const now = (held.get(project_id) ?? 0) + bytes

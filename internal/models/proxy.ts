@@ -64,7 +64,7 @@ export interface Gateway {
 /** A long body is parsed in a thread of its own, so it weighs less than a message of the same length. */
 const bytesInWeight = 8
 
-const closing_ms = 5000
+const closingMs = 5000
 
 /** A request that was looked at, and may be sent. */
 type Ready = { to: Outgoing; body: Buffer; cost: { model: string; price: Price; worst: Worst } | undefined }
@@ -304,7 +304,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const patience = new AbortController()
       await Promise.race([
         Promise.allSettled(under_way),
-        setTimeout(closing_ms, undefined, { ref: false, signal: patience.signal }).catch(() => undefined),
+        setTimeout(closingMs, undefined, { ref: false, signal: patience.signal }).catch(() => undefined),
       ])
       patience.abort()
     },

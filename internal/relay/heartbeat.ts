@@ -4,8 +4,8 @@
 import { Fault } from '../fault.ts'
 import type { SupervisorLink } from './supervisor-side.ts'
 
-const INTERVAL_MS = 5_000
-const MOST_MISSED = 3
+const intervalMs = 5_000
+const mostMissed = 3
 
 /** Ends the connection after so many beats without a sign of life; anything that the supervisor says is one. */
 export function watchHeartbeat(
@@ -17,16 +17,16 @@ export function watchHeartbeat(
     on_given_up: () => void
   },
 ): void {
-  const { interval_ms = INTERVAL_MS } = options
+  const { interval_ms = intervalMs } = options
   let missed = 0
   const timer = setInterval(() => {
     missed = peer.wasSilent() && !options.paused() ? missed + 1 : 0
-    if (missed >= MOST_MISSED) {
+    if (missed >= mostMissed) {
       options.on_given_up()
       return peer.close(new Fault('timeout', 'the supervisor of the container does not answer'))
     }
     // Whether it is answered shows at the next beat.
-    send('ping', {}, { timeout_ms: interval_ms * MOST_MISSED }).catch(() => undefined)
+    send('ping', {}, { timeout_ms: interval_ms * mostMissed }).catch(() => undefined)
   }, interval_ms).unref()
   void peer.closed.then(() => clearInterval(timer))
 }

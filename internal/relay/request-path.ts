@@ -3,12 +3,12 @@
 import type { Socket } from 'node:net'
 
 /** Longer than any method. */
-const method_bytes = 20
+const methodBytes = 20
 
 /** Whether the path of a request line begins like this; undefined while too little was read. */
 export function pathBegins(read: Buffer, prefix: string): boolean | undefined {
-  const space = read.subarray(0, method_bytes).indexOf(0x20)
-  if (space < 0) return read.length < method_bytes ? undefined : false
+  const space = read.subarray(0, methodBytes).indexOf(0x20)
+  if (space < 0) return read.length < methodBytes ? undefined : false
   const path = read.subarray(space + 1, space + 1 + prefix.length).toString('latin1')
   if (!prefix.startsWith(path)) return false
   return path.length === prefix.length ? true : undefined

@@ -17,7 +17,7 @@ import {
   supervisorHello,
 } from '../protocol/messages.ts'
 import type { Handlers, Peer, RequestOptions } from '../protocol/peer.ts'
-import { codes, PROTOCOL_VERSION, type WireError } from '../protocol/wire.ts'
+import { codes, protocolVersion, type WireError } from '../protocol/wire.ts'
 import { parse } from './droid-side.ts'
 
 export type SupervisorSide = {
@@ -52,14 +52,14 @@ export type SupervisorLink = {
   ): Promise<CommandResult<C>>
 }
 
-const ANSWER_MS = 30_000
+const answerMs = 30_000
 /** A command that ran out of its time is killed with all that it started, and what it said last is read. */
-const KILL_MS = 6_000
+const killMs = 6_000
 
 function patienceFor(command: CommandName, params: object): number {
-  if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + KILL_MS
-  if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + KILL_MS
-  return ANSWER_MS
+  if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + killMs
+  if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + killMs
+  return answerMs
 }
 
 /** What the supervisor itself answers with this kind has the answer as its cause. */
@@ -112,9 +112,9 @@ export function supervisorHandlers(options: {
   async function hello(raw: unknown) {
     const { protocol } = raw as { protocol?: unknown }
     // Asked before the shape, which another version may have changed.
-    if (typeof protocol === 'number' && protocol !== PROTOCOL_VERSION) {
+    if (typeof protocol === 'number' && protocol !== protocolVersion) {
       handlers.supervisorOutdated(project_id, protocol)
-      throw new Fault('conflict', `client protocol ${protocol}, server protocol ${PROTOCOL_VERSION}`, {
+      throw new Fault('conflict', `client protocol ${protocol}, server protocol ${protocolVersion}`, {
         hint: 'restart the container to get the client of this server',
       })
     }
@@ -145,7 +145,7 @@ export function supervisorHandlers(options: {
     })
     // After the answer is written, so that the first command never overtakes it.
     setImmediate(() => peer.open && options.seat(made))
-    return { protocol: PROTOCOL_VERSION, server_version: options.version, ...answer }
+    return { protocol: protocolVersion, server_version: options.version, ...answer }
   }
 
   return { methods, hello, seated: () => link !== undefined }

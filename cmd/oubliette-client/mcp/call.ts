@@ -5,8 +5,8 @@ import { Fault, toFault } from '../../../internal/fault.ts'
 import { openLink } from './link.ts'
 import { asFailure, asToolResult, createTools, type ToolResult } from './tools.ts'
 
-const PATIENCE_MS = 30_000
-const CHILDREN = ['session_message', 'session_events']
+const patienceMs = 30_000
+const childTools = ['session_message', 'session_events']
 
 function argumentsOf(text: string | undefined): Record<string, unknown> {
   let value: unknown
@@ -36,8 +36,8 @@ export async function call(args: string[], env: NodeJS.ProcessEnv, signal: Abort
       return 0
     }
     const parsed = argumentsOf(json)
-    const how = { signal, patience_ms: PATIENCE_MS }
-    if (CHILDREN.includes(name)) {
+    const how = { signal, patience_ms: patienceMs }
+    if (childTools.includes(name)) {
       // A request that is sent again after a lost connection must not spawn a second child.
       const once =
         name === 'session_message' && !('session_id' in parsed) ? { idempotency_key: randomUUID() } : {}

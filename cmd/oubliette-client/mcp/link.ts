@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { Fault } from '../../../internal/fault.ts'
 import { createLog } from '../../../internal/log.ts'
 import type { Peer, Progress } from '../../../internal/protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../../../internal/protocol/wire.ts'
+import { protocolVersion } from '../../../internal/protocol/wire.ts'
 import { socketOf } from '../environment.ts'
 import { keepConnected } from '../supervise/uplink.ts'
 
@@ -37,7 +37,7 @@ export function openLink(env: NodeJS.ProcessEnv, signal: AbortSignal, on_tools_c
   void keepConnected({
     socket: socketOf(env),
     handlers: { tools_changed: on_tools_changed },
-    hello: () => ({ role: 'droid', protocol: PROTOCOL_VERSION, api_key }),
+    hello: () => ({ role: 'droid', protocol: protocolVersion, api_key }),
     log: createLog({ level: 'error' }),
     signal,
     connected(to) {

@@ -11,10 +11,10 @@ import { openLink } from './link.ts'
 import { asFailure, createTools, type Tools } from './tools.ts'
 
 /** Some agents give a call up after a minute without a sign of life. */
-const ALIVE_MS = 15_000
-export const PARENT_MS = 2000
+const aliveMs = 15_000
+export const parentMs = 2000
 /** Of one droid; more are refused. */
-const CALLS_AT_ONCE = 2048
+const callsAtOnce = 2048
 
 type Calls = { open: number }
 
@@ -25,7 +25,7 @@ function makeServer(tools: Tools, calls: Calls): Server {
   )
   server.setRequestHandler('tools/list', async () => ({ tools: (await tools.list()) as never }))
   server.setRequestHandler('tools/call', async (request, context) => {
-    if (calls.open >= CALLS_AT_ONCE)
+    if (calls.open >= callsAtOnce)
       return asFailure(
         new Fault('exhausted', `this session has ${calls.open} calls under way`, {
           hint: 'wait for some of them',
@@ -45,7 +45,7 @@ function makeServer(tools: Tools, calls: Calls): Server {
         // The one who asked is gone; the call is aborted by its own signal.
         .catch(() => {})
     }
-    const alive = setInterval(() => tell({ progress: step, message: 'waiting' }), ALIVE_MS)
+    const alive = setInterval(() => tell({ progress: step, message: 'waiting' }), aliveMs)
     calls.open++
     try {
       const { name, arguments: args = {} } = request.params
@@ -64,7 +64,7 @@ function makeServer(tools: Tools, calls: Calls): Server {
 async function parentGone(signal: AbortSignal): Promise<void> {
   const parent = process.ppid
   await new Promise<void>((resolve) => {
-    const timer = setInterval(() => process.ppid !== parent && resolve(), PARENT_MS)
+    const timer = setInterval(() => process.ppid !== parent && resolve(), parentMs)
     signal.addEventListener('abort', () => resolve(), { once: true })
     process.stdin.once('end', resolve)
     process.stdin.once('close', resolve)

@@ -5,20 +5,20 @@ import { readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
-import { PARENT_MS, serveSession } from './mcp.ts'
+import { parentMs, serveSession } from './mcp.ts'
 
-const MOST_CONNECTIONS = 256
-const HELLO_MS = 10_000
-const HELLO_BYTES = 4096
+const mostConnections = 256
+const helloMs = 10_000
+const helloBytes = 4096
 /** Of one request. */
-const REQUEST_BYTES = 8 * 1024 * 1024
+const requestBytes = 8 * 1024 * 1024
 /** Of requests that have begun and not ended, and of answers that were not read: of one connection, and of all. */
-const ONE_BYTES = 16 * 1024 * 1024
-const ALL_BYTES = 64 * 1024 * 1024
+const oneBytes = 16 * 1024 * 1024
+const allBytes = 64 * 1024 * 1024
 /** A droid with so much unread is not asked for more. */
-const UNREAD_BYTES = 1024 * 1024
-const WATCH_MS = 1000
-const IDLE_MS = 60_000
+const unreadBytes = 1024 * 1024
+const watchMs = 1000
+const idleMs = 60_000
 
 type Hello = { api_key: string; pid: number }
 type Connection = { socket: Socket; unfinished: number; parent: string | undefined; pid: number }
@@ -45,7 +45,7 @@ function parseHello(line: string): Hello | undefined {
 
 /** The first line; the rest stays in the socket. Undefined if it does not come. */
 async function readHello(socket: Socket): Promise<Hello | undefined> {
-  const deadline = setTimeout(() => socket.destroy(), HELLO_MS)
+  const deadline = setTimeout(() => socket.destroy(), helloMs)
   let wake = () => {}
   const onEvent = () => wake()
   const events = ['readable', 'end', 'close']
@@ -63,7 +63,7 @@ async function readHello(socket: Socket): Promise<Hello | undefined> {
       }
       got = Buffer.concat([got, chunk])
       const end = got.indexOf(10)
-      if (end < 0 && got.length <= HELLO_BYTES) continue
+      if (end < 0 && got.length <= helloBytes) continue
       if (end < 0) return undefined
       if (end + 1 < got.length) socket.unshift(got.subarray(end + 1))
       return parseHello(got.toString('utf8', 0, end))
@@ -114,15 +114,15 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
   const heldOf = ({ socket, unfinished }: Connection) => unfinished + socket.writableLength
   function bound(connection: Connection): void {
     const held = heldOf(connection)
-    if (held < UNREAD_BYTES) return
-    if (held > ONE_BYTES || connection.unfinished > REQUEST_BYTES) return void connection.socket.destroy()
+    if (held < unreadBytes) return
+    if (held > oneBytes || connection.unfinished > requestBytes) return void connection.socket.destroy()
     let all = 0
     let largest = connection
     for (const one of connections) {
       all += heldOf(one)
       if (heldOf(one) > heldOf(largest)) largest = one
     }
-    if (all > ALL_BYTES) largest.socket.destroy()
+    if (all > allBytes) largest.socket.destroy()
   }
 
   async function serve(socket: Socket): Promise<void> {
@@ -145,7 +145,7 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
     const unfinished = (bytes: number) => {
       connection.unfinished = bytes
       bound(connection)
-      if (socket.writableLength < UNREAD_BYTES) return
+      if (socket.writableLength < unreadBytes) return
       socket.pause()
       socket.once('drain', () => socket.resume())
     }
@@ -158,7 +158,7 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
     if (!socket) return
     handed++
     const connection = socket as Socket
-    if (connections.size >= MOST_CONNECTIONS) return void connection.destroy()
+    if (connections.size >= mostConnections) return void connection.destroy()
     serve(connection).catch(() => connection.destroy())
   })
 
@@ -170,9 +170,9 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
         if (connection.pid && parentOf(connection.pid) !== connection.parent) connection.socket.destroy()
       }
       if (connections.size > 0) idle_since = performance.now()
-      if (performance.now() - idle_since > IDLE_MS) process.send?.({ handed })
+      if (performance.now() - idle_since > idleMs) process.send?.({ handed })
     },
-    Math.min(WATCH_MS, PARENT_MS),
+    Math.min(watchMs, parentMs),
   )
   await new Promise<void>((resolve) => {
     process.once('disconnect', resolve)

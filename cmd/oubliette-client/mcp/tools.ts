@@ -17,7 +17,7 @@ export type ToolResult = {
 }
 type Route = { method: 'oubliette_call_tool' | 'caller_tool'; tool: string }
 
-const PATIENCE_MS = 20_000
+const patienceMs = 20_000
 
 export interface Tools {
   /** As they are now. However many ask at once, the server is asked once, and once more for those who came meanwhile. */
@@ -70,7 +70,7 @@ export function createTools(link: Link, signal: AbortSignal): Tools {
 
   async function ask(): Promise<Tool[]> {
     const toolsOf = async (method: string) => {
-      const answer = (await link.request(method, {}, { signal, patience_ms: PATIENCE_MS })) as {
+      const answer = (await link.request(method, {}, { signal, patience_ms: patienceMs })) as {
         tools?: Tool[]
       }
       return answer.tools ?? []

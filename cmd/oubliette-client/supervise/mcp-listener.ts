@@ -7,10 +7,10 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Log } from '../../../internal/log.ts'
 
 /** On their way to the process; what comes on top is refused, and its droid then runs a server of its own. */
-const MOST_WAITING = 64
+const mostWaiting = 64
 /** A process that ends as soon as it starts is not started again and again. */
-const RESTART_MS = 1000
-const HEAP_MIB = 256
+const restartMs = 1000
+const heapMib = 256
 
 export type McpListener = { port: number; close(): void }
 
@@ -21,12 +21,12 @@ export async function listenForMcp(server_socket: string, log: Log): Promise<Mcp
   let waiting = 0
 
   function start(): ChildProcess | undefined {
-    if (performance.now() - started_at < RESTART_MS) return undefined
+    if (performance.now() - started_at < restartMs) return undefined
     started_at = performance.now()
     handed = 0
     const { PATH = '', HOME = '' } = process.env
     const started = fork(process.argv[1]!, ['mcp-shared'], {
-      execArgv: [`--max-old-space-size=${HEAP_MIB}`, '--no-warnings'],
+      execArgv: [`--max-old-space-size=${heapMib}`, '--no-warnings'],
       // Nothing of a session: whoever ends a session's processes must not find this one.
       env: { PATH, HOME, OUBLIETTE_SOCKET: server_socket },
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -48,7 +48,7 @@ export async function listenForMcp(server_socket: string, log: Log): Promise<Mcp
   }
 
   function hand(socket: Socket): void {
-    if (waiting >= MOST_WAITING) return void socket.destroy()
+    if (waiting >= mostWaiting) return void socket.destroy()
     child ??= start()
     if (!child) return void socket.destroy()
     handed++

@@ -5,13 +5,13 @@ import { once } from 'node:events'
 import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Log } from '../../../internal/log.ts'
-import { MODELS_PORT } from '../../../internal/protocol/wire.ts'
+import { modelsPort } from '../../../internal/protocol/wire.ts'
 
-const FIRST_MS = 20
-const LONGEST_MS = 500
-const PROBE_MS = 5000
+const firstMs = 20
+const longestMs = 500
+const probeMs = 5000
 /** A server that is started again is back within this; until then a droid's request simply takes longer. */
-const PATIENCE_MS = 60_000
+const patienceMs = 60_000
 
 export type ModelsListener = { url: string; close(): void }
 
@@ -27,8 +27,8 @@ async function connect(path: string): Promise<Socket | undefined> {
 }
 
 async function dial(path: string, droid: Socket): Promise<Socket | undefined> {
-  const until = performance.now() + PATIENCE_MS
-  for (let pause_ms = FIRST_MS; !droid.destroyed; pause_ms = Math.min(pause_ms * 2, LONGEST_MS)) {
+  const until = performance.now() + patienceMs
+  for (let pause_ms = firstMs; !droid.destroyed; pause_ms = Math.min(pause_ms * 2, longestMs)) {
     const server = await connect(path)
     if (server || performance.now() > until) return server
     await delay(pause_ms)
@@ -44,7 +44,7 @@ async function answers(path: string): Promise<boolean> {
     server.once('data', () => resolve(true))
     server.once('close', () => resolve(false))
     server.once('error', () => resolve(false))
-    server.setTimeout(PROBE_MS, () => resolve(false))
+    server.setTimeout(probeMs, () => resolve(false))
   })
   server.write('HEAD / HTTP/1.1\r\nHost: models\r\nConnection: close\r\n\r\n')
   const alive = await heard
@@ -91,7 +91,7 @@ export async function listenForModels(path: string, log: Log): Promise<ModelsLis
     await once(server, 'listening')
   }
   try {
-    await listen(MODELS_PORT)
+    await listen(modelsPort)
   } catch (error) {
     // Taken: outside of a container, where others run too. Droids are told the address, so any other will do.
     log.debug('the usual port for models is taken', { error })

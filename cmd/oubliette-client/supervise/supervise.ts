@@ -18,7 +18,7 @@ import type {
   StartSession,
 } from '../../../internal/protocol/messages.ts'
 import type { Handlers, Peer } from '../../../internal/protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../../../internal/protocol/wire.ts'
+import { protocolVersion } from '../../../internal/protocol/wire.ts'
 import { readEnvironment, socketOf } from '../environment.ts'
 import { version } from '../version.ts'
 import { openDetached } from './exec/detached.ts'
@@ -30,8 +30,8 @@ import { openSession, type Session } from './session/session.ts'
 import { keepConnected } from './uplink.ts'
 
 /** Sessions that are over, kept so that a late repeat of a command finds its answer. */
-const KEPT = 1000
-const SHUTDOWN_MS = 3000
+const maxQuietSessions = 1000
+const shutdownMs = 3000
 
 export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortSignal): Promise<void> {
   const models = await listenForModels(socketOf(env), log)
@@ -62,7 +62,8 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   }
   const prune = () => {
     const quiet = [...sessions.values()].filter((session) => session.quiet)
-    for (const session of quiet.slice(0, Math.max(0, quiet.length - KEPT))) void forget(session.session_id)
+    for (const session of quiet.slice(0, Math.max(0, quiet.length - maxQuietSessions)))
+      void forget(session.session_id)
   }
 
   const past = readdirSync(environment.journal_dir, { withFileTypes: true })
@@ -143,7 +144,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     signal,
     hello: () => ({
       role: 'supervisor',
-      protocol: PROTOCOL_VERSION,
+      protocol: protocolVersion,
       client_version: version,
       proof: environment.proof(),
       boot_id,
@@ -161,8 +162,8 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   })
   // A droid that waits for a server that is away must not hold the container up.
   await Promise.race([
-    Promise.all([...sessions.values()].map((session) => session.end(SHUTDOWN_MS))),
-    delay(SHUTDOWN_MS + 1000, undefined, { ref: false }),
+    Promise.all([...sessions.values()].map((session) => session.end(shutdownMs))),
+    delay(shutdownMs + 1000, undefined, { ref: false }),
   ])
   environment.pipes.dispose()
   models.close()

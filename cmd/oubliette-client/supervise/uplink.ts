@@ -8,10 +8,10 @@ import { messageOf } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
 import { createPeer, type Handlers, type Peer } from '../../../internal/protocol/peer.ts'
 
-const FIRST_MS = 50
+const firstMs = 50
 // A dial of a local socket costs next to nothing, and whoever waits for the server to come back waits for this too.
-const LONGEST_MS = 250
-const HELLO_MS = 10_000
+const longestMs = 250
+const helloMs = 10_000
 
 async function connect(path: string, signal: AbortSignal): Promise<Socket> {
   const socket = createConnection(path)
@@ -35,7 +35,7 @@ export async function keepConnected(options: {
   failed?(error: unknown): void
 }): Promise<void> {
   const { log, signal } = options
-  let pause_ms = FIRST_MS
+  let pause_ms = firstMs
   let told = ''
   while (!signal.aborted) {
     try {
@@ -43,8 +43,8 @@ export async function keepConnected(options: {
       const onAbort = () => peer.close()
       signal.addEventListener('abort', onAbort, { once: true })
       try {
-        options.connected(peer, await peer.request('hello', options.hello(), { timeout_ms: HELLO_MS }))
-        pause_ms = FIRST_MS
+        options.connected(peer, await peer.request('hello', options.hello(), { timeout_ms: helloMs }))
+        pause_ms = firstMs
         told = ''
         log.info('connected to the server')
         const why = await peer.closed
@@ -61,6 +61,6 @@ export async function keepConnected(options: {
       options.failed?.(error)
     }
     await delay(pause_ms * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => {})
-    pause_ms = Math.min(pause_ms * 2, LONGEST_MS)
+    pause_ms = Math.min(pause_ms * 2, longestMs)
   }
 }

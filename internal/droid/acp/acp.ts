@@ -36,15 +36,15 @@ export type AcpOptions = {
   sink: Sink
 }
 
-const STDERR_CHARS = 4096
+const stderrChars = 4096
 /** Updates may come after the answer to the prompt; a turn closes when none came for this long. */
-const LATE_MS = 60
-const LATE_AT_MOST_MS = 1000
+const lateMs = 60
+const lateAtMostMs = 1000
 
 function watch(child: ChildProcess) {
   let complaint = ''
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-    complaint = (complaint + text).slice(-STDERR_CHARS)
+    complaint = (complaint + text).slice(-stderrChars)
   })
   return new Promise<Gone>((resolve) => {
     const gone = (what: string, exit_code: number | null, signal: string | null) => {
@@ -122,14 +122,14 @@ export function startAcp(options: AcpOptions): Droid {
   })
   const opening = openAgent(stream, options, permission).catch(async (error: unknown) => {
     // An agent that dies closes its pipe first; how it ended says more, and follows at once.
-    await Promise.race([died, delay(LATE_MS)])
+    await Promise.race([died, delay(lateMs)])
     throw error
   })
   const ready = Promise.race([
     opening,
     died.then(({ reason }) => Promise.reject(new Fault('unavailable', reason))),
   ]).then(async (opened) => {
-    if (replaying) await delay(LATE_MS)
+    if (replaying) await delay(lateMs)
     replaying = false
     agent = opened
     const { sessionId: agent_session_id, resumed, resumable, why_not_resumed } = opened
@@ -142,9 +142,9 @@ export function startAcp(options: AcpOptions): Droid {
   })
 
   async function settle(): Promise<void> {
-    const until = performance.now() + LATE_AT_MOST_MS
-    do await delay(LATE_MS)
-    while (performance.now() - updates.last_ms < LATE_MS && performance.now() < until)
+    const until = performance.now() + lateAtMostMs
+    do await delay(lateMs)
+    while (performance.now() - updates.last_ms < lateMs && performance.now() < until)
   }
 
   /** It is ended; the session says why, and can be taken up again by a new process. */

@@ -8,7 +8,7 @@ import type { PermissionOption } from '../autonomy.ts'
 import type { AcpOptions } from './acp.ts'
 
 /** Sessions read files and start MCP servers, and an old one is told from its beginning. */
-const SESSION_FACTOR = 2
+const sessionFactor = 2
 
 type Ask = <T>(method: string, params: Record<string, unknown>) => Promise<T>
 
@@ -83,7 +83,7 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
   const context = connection.agent
   const deadlines = createDeadlines()
   const ask: Ask = (method, params) => {
-    const seconds = options.answer_seconds * (method.startsWith('session/') ? SESSION_FACTOR : 1)
+    const seconds = options.answer_seconds * (method.startsWith('session/') ? sessionFactor : 1)
     const late = () => new Fault('timeout', `the agent did not answer ${method} within ${seconds} s`)
     return deadlines.within(context.request(method, params) as Promise<never>, seconds * 1000, late)
   }

@@ -6,9 +6,9 @@ import type { Readable, Writable } from 'node:stream'
 import type { AnyMessage, Stream } from '@agentclientprotocol/sdk'
 import type { Sink } from '../droid.ts'
 
-const LINE_BYTES = 32 * 1024 * 1024
-const SHOWN_CHARS = 500
-const TOLD = 20
+const lineBytes = 32 * 1024 * 1024
+const shownChars = 500
+const maxReported = 20
 
 function parse(line: string): AnyMessage | undefined {
   if (!line.startsWith('{')) return undefined
@@ -23,7 +23,7 @@ function parse(line: string): AnyMessage | undefined {
 /** Lines of at most `limit` bytes; of a longer one the beginning, marked. */
 export async function* boundedLines(
   input: AsyncIterable<Buffer>,
-  limit = LINE_BYTES,
+  limit = lineBytes,
 ): AsyncGenerator<{ text: string; too_long: boolean }> {
   let parts: Buffer[] = []
   let held = 0
@@ -36,7 +36,7 @@ export async function* boundedLines(
         parts.push(piece)
         held += piece.length
         if (held > limit) {
-          yield { text: Buffer.concat(parts).toString('utf8', 0, SHOWN_CHARS), too_long: true }
+          yield { text: Buffer.concat(parts).toString('utf8', 0, shownChars), too_long: true }
           skipping = true
           parts = []
           held = 0
@@ -69,11 +69,11 @@ export function acpStream(
 ): Stream {
   let told = 0
   const tell = (text: string, why: string) => {
-    if (text.trim() === '' || ++told > TOLD) return
+    if (text.trim() === '' || ++told > maxReported) return
     sink.emit({
       type: 'update',
-      update: { sessionUpdate: 'not_protocol', why, text: text.slice(0, SHOWN_CHARS).toWellFormed() },
-      ...(told === TOLD ? { note: 'further ones are not told' } : {}),
+      update: { sessionUpdate: 'not_protocol', why, text: text.slice(0, shownChars).toWellFormed() },
+      ...(told === maxReported ? { note: 'further ones are not told' } : {}),
     })
   }
   async function* messages(): AsyncGenerator<AnyMessage> {
@@ -82,7 +82,7 @@ export function acpStream(
       const update = message && updateIn(message)
       if (update) on_update(update)
       else if (message) yield message
-      else tell(text, too_long ? `a line of more than ${LINE_BYTES} bytes` : 'not a JSON-RPC message')
+      else tell(text, too_long ? `a line of more than ${lineBytes} bytes` : 'not a JSON-RPC message')
       await sink.room()
     }
   }

@@ -5,7 +5,7 @@ import type { DroidEvent } from '../droid.ts'
 
 type Update = { sessionUpdate: string; [field: string]: unknown }
 
-const MESSAGE_CHARS = 256 * 1024
+const messageChars = 256 * 1024
 const finished = new Set(['completed', 'failed'])
 
 const textOf = (update: Update): string | undefined => {
@@ -88,8 +88,8 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
       const text = textOf(update)
       if (update.sessionUpdate === 'agent_message_chunk' && text !== undefined) {
         coalescer.push('message', { type: 'delta', ...turn, role: 'assistant' }, text)
-        if (message.length + text.length > MESSAGE_CHARS) cut = true
-        message = (message + text).slice(0, MESSAGE_CHARS)
+        if (message.length + text.length > messageChars) cut = true
+        message = (message + text).slice(0, messageChars)
         return
       }
       if (update.sessionUpdate === 'agent_thought_chunk' && text !== undefined) {

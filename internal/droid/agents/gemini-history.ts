@@ -4,14 +4,14 @@
 import { existsSync, globSync, renameSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-const another_time = '1970-01-01T00-00'
+const anotherTime = '1970-01-01T00-00'
 
 export function keepHistory(home: string, agent_session_id: string): void {
   const id = agent_session_id.slice(0, 8)
   if (!/^[0-9a-f]{8}$/.test(id)) return
   const [first] = globSync(join(home, '.gemini/tmp/*/chats', `session-*-${id}.jsonl`)).sort()
   if (first === undefined) return
-  const kept = join(dirname(first), `session-${another_time}-${id}.jsonl`)
+  const kept = join(dirname(first), `session-${anotherTime}-${id}.jsonl`)
   // Once it has that name it is the one that is read and written; others of its id are only beginnings.
   if (!existsSync(kept)) renameSync(first, kept)
 }

@@ -38,8 +38,8 @@ export type RunningCommand = {
   signal(name: NodeJS.Signals): void
 }
 
-const QUIET_MS = 100
-const KILL_ATTEMPTS = 30
+const quietMs = 100
+const killAttempts = 30
 
 /** Throws `invalid` for what can be known without starting anything. */
 export function checkCommand({ command, working_dir }: CommandRequest, default_dir: string): string {
@@ -106,7 +106,7 @@ export async function launch(
 
   async function kill(): Promise<void> {
     // A tree that forks faster than it is cut takes more than one attempt; the processor limit of the container bounds it.
-    for (let attempt = 0; attempt < KILL_ATTEMPTS; attempt++)
+    for (let attempt = 0; attempt < killAttempts; attempt++)
       if (await endProcesses(mark, child.pid, 0)) return
   }
   const timer = setTimeout(() => {
@@ -125,7 +125,7 @@ export async function launch(
         resolve({ exit_code: code ?? 128 + (signal ? constants.signals[signal] : 0), signal, failure: '' }),
       )
     })
-    await drained(readings, QUIET_MS)
+    await drained(readings, quietMs)
     clearTimeout(timer)
     return { ...exit, timed_out }
   }

@@ -2,9 +2,9 @@
 // out and counted; the whole of it is in the result.
 import { StringDecoder } from 'node:string_decoder'
 
-const FIRST_MS = 1000
-const EVERY_MS = 500
-const PIECE_CHARS = 8 * 1024
+const firstMs = 1000
+const everyMs = 500
+const pieceChars = 8 * 1024
 
 export function createLiveOutput(tell: (text: string) => void) {
   const decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') }
@@ -24,14 +24,14 @@ export function createLiveOutput(tell: (text: string) => void) {
 
   return {
     push(stream: 'stdout' | 'stderr', chunk: Buffer): void {
-      if (pending.length >= PIECE_CHARS) left_out += chunk.length
+      if (pending.length >= pieceChars) left_out += chunk.length
       else {
         const text = decoders[stream].write(chunk)
-        const room = PIECE_CHARS - pending.length
+        const room = pieceChars - pending.length
         pending += text.slice(0, room)
         left_out += Math.max(0, text.length - room)
       }
-      timer ??= setTimeout(flush, Math.max(EVERY_MS, FIRST_MS - (performance.now() - began))).unref()
+      timer ??= setTimeout(flush, Math.max(everyMs, firstMs - (performance.now() - began))).unref()
     },
     stop: () => clearTimeout(timer),
   }

@@ -7,7 +7,7 @@ import type { Sink } from '../droid.ts'
 import { nextReadTurn } from './read-turns.ts'
 
 /** Who prints less than this at once is read at once. */
-const PIECE_BYTES = 16 * 1024
+const pieceBytes = 16 * 1024
 
 export type OutputReader = {
   /** True from the last byte on, or from the moment it was given up. */
@@ -40,7 +40,7 @@ export function readText(
   stream.on('data', (chunk: Buffer) => {
     active_ms = performance.now()
     on_text(decoder.write(chunk))
-    if (holding || (chunk.length < PIECE_BYTES && !sink.room())) return
+    if (holding || (chunk.length < pieceBytes && !sink.room())) return
     holding = true
     stream.pause()
     void mayGoOn().then(() => {

@@ -2,13 +2,13 @@
 // before it looks at the next one: whoever had a large piece waits until the others had theirs.
 
 /** Read in one turn of the event loop, of all children together. */
-const PIECES = 2
+const pieces = 2
 const waiting = new Set<() => void>()
 let scheduled = false
 
 function serve(): void {
   scheduled = false
-  let left = PIECES
+  let left = pieces
   for (const go of waiting) {
     if (left-- === 0) break
     waiting.delete(go)

@@ -3,13 +3,13 @@
 // means nothing to Linux any more, and can carry a number: which session, and which of its turns.
 import { createHash } from 'node:crypto'
 
-const BITS = 31n
+const bits = 31n
 
 const numberOf = (mark: string): bigint =>
   BigInt(`0x${createHash('sha256').update(mark).digest('hex').slice(0, 8)}`) >> 1n
 
 export const lockLimit = (session_mark: string, turn_mark?: string): bigint =>
-  (numberOf(session_mark) << BITS) | (turn_mark === undefined ? 0n : numberOf(turn_mark))
+  (numberOf(session_mark) << bits) | (turn_mark === undefined ? 0n : numberOf(turn_mark))
 
 /** Does a process with these limits (the text of /proc/PID/limits) carry the mark of this session or turn? */
 export function limitsCarry(limits: string, mark: string): boolean {
@@ -17,7 +17,7 @@ export function limitsCarry(limits: string, mark: string): boolean {
   if (value === undefined) return false
   const limit = BigInt(value)
   const wanted = numberOf(mark)
-  return limit >> BITS === wanted || (limit & ((1n << BITS) - 1n)) === wanted
+  return limit >> bits === wanted || (limit & ((1n << bits) - 1n)) === wanted
 }
 
 /** The same command, with the limit set before it begins. Without a bash it goes unmarked. */

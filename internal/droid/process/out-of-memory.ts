@@ -5,7 +5,7 @@ const counters = ['/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.
 const limits = ['/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes']
 const mebibyte = 1024 * 1024
 /** One lack of memory may end several processes, which are noticed one after the other. */
-const together_ms = 5_000
+const togetherMs = 5_000
 
 /** Of the first that is there: control groups of version 2, or of version 1. */
 function read(paths: string[]): string {
@@ -36,7 +36,7 @@ export function noteOutOfMemory(): void {
 /** What to say of a process that was killed; undefined if it was not for lack of memory. */
 export function outOfMemory(): string | undefined {
   noteOutOfMemory()
-  if (performance.now() - noticed_ms > together_ms) return undefined
+  if (performance.now() - noticed_ms > togetherMs) return undefined
   const limit = Number(read(limits))
   return Number.isFinite(limit) && limit > 0 && limit < 2 ** 50
     ? `out of memory (limit ${Math.round(limit / mebibyte)} MiB)`

@@ -21,7 +21,7 @@ export interface PipeMaker {
 }
 
 const run = promisify(execFile)
-const AHEAD = 64
+const batch = 64
 
 function openEnds(path: string): OutputPipe {
   const read_fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -39,7 +39,7 @@ export function createPipeMaker(directory: string, on_error: (error: unknown) =>
   let unable = false
 
   async function make(): Promise<void> {
-    const names = Array.from({ length: AHEAD }, () => join(place, String(count++)))
+    const names = Array.from({ length: batch }, () => join(place, String(count++)))
     try {
       mkdirSync(place, { recursive: true, mode: 0o700 })
       await run('mkfifo', ['-m', '600', ...names])
@@ -51,7 +51,7 @@ export function createPipeMaker(directory: string, on_error: (error: unknown) =>
     }
   }
   const refill = () => {
-    if (stock.length < AHEAD / 4 && !unable)
+    if (stock.length < batch / 4 && !unable)
       making ??= make().finally(() => {
         making = undefined
       })

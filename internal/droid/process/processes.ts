@@ -7,7 +7,7 @@ import { setPriority } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { limitsCarry } from './lock-limit.ts'
 
-const NICE = 5
+const nice = 5
 
 /**
  * Behind the supervisor: however busy the processes of droids are, what they print is read and commands are answered. It
@@ -16,7 +16,7 @@ const NICE = 5
 export function lowerPriority({ pid }: { pid?: number | undefined }): void {
   if (pid === undefined) return
   try {
-    setPriority(pid, NICE)
+    setPriority(pid, nice)
   } catch {
     // It has ended already, or the system does not allow it: a droid runs all the same.
   }

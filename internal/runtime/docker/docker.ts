@@ -37,16 +37,16 @@ export type DockerOptions = {
   log: Log
 }
 
-const default_socket = '/var/run/docker.sock'
-const ping_ms = 5_000
+const defaultSocket = '/var/run/docker.sock'
+const pingMs = 5_000
 
 type Address = { options: Docker.DockerOptions; address: string; socket: string | undefined }
 
 /** Every field is named, because the client library would fill a missing one from the environment. */
 export function parseDockerHost(docker_host: string | undefined, env: NodeJS.ProcessEnv): Address {
-  const text = docker_host || `unix://${default_socket}`
+  const text = docker_host || `unix://${defaultSocket}`
   if (text.startsWith('unix://')) {
-    const socket = text.slice('unix://'.length) || default_socket
+    const socket = text.slice('unix://'.length) || defaultSocket
     return { address: `unix://${socket}`, socket, options: { socketPath: socket, host: undefined } }
   }
   const url = URL.canParse(text) ? new URL(text) : undefined
@@ -121,7 +121,7 @@ export function createDocker({
 
   return {
     ping: translated(async (signal) => {
-      const limit = AbortSignal.timeout(ping_ms)
+      const limit = AbortSignal.timeout(pingMs)
       const abortSignal = signal ? AbortSignal.any([signal, limit]) : limit
       // The declared type knows of no options.
       const version = docker.version.bind(docker) as (limits: object) => Promise<Docker.DockerVersion>

@@ -9,8 +9,8 @@ import { findRootfs } from './rootfs.ts'
 
 type Options = { progress: BuildProgress; signal: AbortSignal }
 
-const registry_answer_ms = 6_000
-const registry_stall_ms = 30_000
+const registryAnswerMs = 6_000
+const registryStallMs = 30_000
 const repository = 'oubliette-rootfs'
 
 /** A reference that builds can stand on. */
@@ -53,10 +53,10 @@ const exists = async (docker: Docker, reference: string): Promise<boolean> =>
 async function pull(docker: Docker, reference: string, options: Options): Promise<string | undefined> {
   const silence = new AbortController()
   // The engine sends nothing at all until the registry has answered.
-  let timer = setTimeout(() => silence.abort(), registry_answer_ms)
+  let timer = setTimeout(() => silence.abort(), registryAnswerMs)
   const heard = () => {
     clearTimeout(timer)
-    timer = setTimeout(() => silence.abort(), registry_stall_ms)
+    timer = setTimeout(() => silence.abort(), registryStallMs)
   }
   try {
     const stream = await docker.pull(reference, {

@@ -22,7 +22,7 @@ type Running = {
 }
 
 /** A build that says nothing for this long is given up. */
-const silence_ms = 30 * 60_000
+const silenceMs = 30 * 60_000
 
 function createSilence(ms: number, signal: AbortSignal) {
   const silent = new AbortController()
@@ -74,7 +74,7 @@ export function createBuild(context: {
     progress(`building ${type.reference} on ${base}`)
     const certificates = { path: 'host-ca.crt', data: await hostCertificates(), executable: false }
     const archive = await archiveContext([...type.files, certificates])
-    using silence = createSilence(silence_ms, signal)
+    using silence = createSilence(silenceMs, signal)
     const stream = await docker.buildImage(Readable.from([archive]), {
       t: type.reference,
       buildargs: { ...hostBuildArguments(), BASE: base },

@@ -32,10 +32,10 @@ type Entry = {
   waiting: Set<() => void>
 }
 
-const TOLD_AT_ONCE = 500
-const LONGEST_PAUSE_MS = 5000
+const toldAtOnce = 500
+const longestPauseMs = 5000
 /** What comes together is answered together. */
-const GATHER_MS = 50
+const gatherMs = 50
 
 export function openDetached(environment: Environment, default_dir: string) {
   const { log } = environment
@@ -75,7 +75,7 @@ export function openDetached(environment: Environment, default_dir: string) {
   const unsettled = (): ExecEnding[] =>
     [...entries.values()]
       .filter(({ record }) => record.ending !== null && !record.settled)
-      .slice(0, TOLD_AT_ONCE)
+      .slice(0, toldAtOnce)
       .map(({ record }) => record.ending!)
 
   function settle(ids: string[]): void {
@@ -102,7 +102,7 @@ export function openDetached(environment: Environment, default_dir: string) {
           failures = 0
         } catch (error) {
           if (peer?.open) log.warn('failed to tell how commands ended', { why: messageOf(error) })
-          await delay(Math.min(100 * 2 ** failures++, LONGEST_PAUSE_MS))
+          await delay(Math.min(100 * 2 ** failures++, longestPauseMs))
         }
       }
     } finally {
@@ -227,7 +227,7 @@ export function openDetached(environment: Environment, default_dir: string) {
       let gathering: NodeJS.Timeout | undefined
       const look = () => {
         if (entry.dropped || !isRunning(entry)) resolve()
-        else if (has()) gathering ??= setTimeout(resolve, GATHER_MS)
+        else if (has()) gathering ??= setTimeout(resolve, gatherMs)
       }
       const timer = setTimeout(resolve, wait_ms)
       const onAbort = () => resolve()

@@ -1,11 +1,11 @@
 // A result that fits into a frame. Output is text of any kind, and JSON can make it six times as long, so the measure is
 // taken from the JSON.
 import type { ExecResult } from '../../../../internal/droid/command/exec.ts'
-import { FRAME_BYTES } from '../../../../internal/protocol/frames.ts'
+import { frameBytes } from '../../../../internal/protocol/frames.ts'
 
-const ROOM = FRAME_BYTES - 64 * 1024
+const resultBytes = frameBytes - 64 * 1024
 
-export function fitFrame(result: ExecResult, room = ROOM): ExecResult {
+export function fitFrame(result: ExecResult, room = resultBytes): ExecResult {
   let fitted = result
   while (Buffer.byteLength(JSON.stringify(fitted)) > room) {
     const longest = fitted.stdout.length >= fitted.stderr.length ? 'stdout' : 'stderr'

@@ -20,7 +20,7 @@ import type { Log } from '../../../../internal/log.ts'
 import type { ExecEnding } from '../../../../internal/protocol/messages.ts'
 
 const { O_WRONLY, O_CREAT, O_EXCL, O_APPEND } = constants
-const RECORD_BYTES = 16 * 1024
+const recordBytes = 16 * 1024
 
 export type Stream = 'stdout' | 'stderr'
 export type ExecRecord = {
@@ -102,7 +102,7 @@ export function openExecStore(directory: string, log: Log) {
   function read(exec_id: string): ExecRecord | undefined {
     const file = join(placeOf(exec_id), 'exec.json')
     try {
-      if (!lstatSync(file).isFile() || sizeOf(file) > RECORD_BYTES) return undefined
+      if (!lstatSync(file).isFile() || sizeOf(file) > recordBytes) return undefined
       const { ending, settled } = JSON.parse(readFileSync(file, 'utf8')) as ExecRecord
       const read = ending ? readEnding(ending, exec_id) : null
       return read === undefined ? undefined : { exec_id, ending: read, settled: settled === true }

@@ -5,8 +5,8 @@ import type { DroidEvent } from '../../../../internal/droid/droid.ts'
 import type { Journal } from '../../../../internal/supervisor/journal.ts'
 import type { Sender } from './sender.ts'
 
-const KEPT_BYTES = 64 * 1024
-const READ_BYTES = 1024 * 1024
+const keptBytes = 64 * 1024
+const readBytes = 1024 * 1024
 
 /** What a droid says. The rest is what the state of the session follows from. */
 const said = new Set(['delta', 'thought', 'message', 'tool_call', 'tool_result', 'plan', 'update'])
@@ -32,7 +32,7 @@ export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>
   function sortOut(first: number): DroidEvent[] {
     const kept: DroidEvent[] = []
     for (let seq = first; ; ) {
-      const batch = journal.read(seq, READ_BYTES)
+      const batch = journal.read(seq, readBytes)
       if (!batch) return kept
       for (const line of batch.lines) {
         const event = said.has(typeIn(line) ?? '') ? undefined : withoutSeq(line)
@@ -46,7 +46,7 @@ export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>
   function cut(): void {
     // A full disk: what waits in memory cannot be sorted out, and is little.
     if (!journal.flush()) return
-    const bound = journal.read(journal.acked_seq + 1, KEPT_BYTES)?.last_seq ?? journal.acked_seq
+    const bound = journal.read(journal.acked_seq + 1, keptBytes)?.last_seq ?? journal.acked_seq
     const first = Math.max(bound, sender.sent_seq) + 1
     if (first >= journal.next_seq) return
     const kept = sortOut(first)
@@ -62,7 +62,7 @@ export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>
     /** False: it is discarded. What follows something discarded is so too. */
     accepts(event: DroidEvent): boolean {
       if (!ending || !interrupted || !said.has(event.type)) return true
-      if (discarded.events === 0 && journal.backlog_bytes <= KEPT_BYTES) return true
+      if (discarded.events === 0 && journal.backlog_bytes <= keptBytes) return true
       discard(JSON.stringify(event).length)
       return false
     },
@@ -72,7 +72,7 @@ export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>
     },
     end(): void {
       ending = true
-      if (interrupted && journal.backlog_bytes > KEPT_BYTES) cut()
+      if (interrupted && journal.backlog_bytes > keptBytes) cut()
     },
     /** A new turn, or a new life. */
     reset(): void {

@@ -10,9 +10,9 @@ import type { Journal } from '../../../../internal/supervisor/journal.ts'
 import type { UplinkShare } from './uplink-share.ts'
 
 /** Whatever is in it, less than this has no more values than a frame may hold. */
-const DENSE_BATCH_BYTES = 32 * 1024
-const FIRST_PAUSE_MS = 50
-const LONGEST_PAUSE_MS = 2000
+const denseBatchBytes = 32 * 1024
+const firstPauseMs = 50
+const longestPauseMs = 2000
 
 export interface Sender {
   attach(peer: Peer, committed_seq: number): void
@@ -49,7 +49,7 @@ export function createSender(options: {
     const { things, commas } = measureJson(batch.events, jsonBounds.values)
     // The frame around it has a few of its own.
     if (things + commas < jsonBounds.values - 100) return batch
-    return journal.read(journal.acked_seq + 1, DENSE_BATCH_BYTES)
+    return journal.read(journal.acked_seq + 1, denseBatchBytes)
   }
 
   /** A server that does not take events is asked again after a while. */
@@ -61,7 +61,7 @@ export function createSender(options: {
         pausing = false
         kick()
       },
-      Math.min(FIRST_PAUSE_MS * 2 ** failures++, LONGEST_PAUSE_MS),
+      Math.min(firstPauseMs * 2 ** failures++, longestPauseMs),
     )
   }
 

@@ -20,7 +20,7 @@ import { startDroid } from './start-droid.ts'
 export type Session = ReturnType<typeof openSession>
 type Over = 'completed' | 'failed' | 'cancelled'
 
-const GRACE_MS = 5000
+const graceMs = 5000
 const counts = new Set(['usage', 'completion'])
 
 export function openSession(
@@ -245,7 +245,7 @@ export function openSession(
       }
       backlog.interrupt()
       // Not waited for: how the turn ended is told by its completion.
-      void droid?.cancel(grace_seconds === undefined ? GRACE_MS : grace_seconds * 1000)
+      void droid?.cancel(grace_seconds === undefined ? graceMs : grace_seconds * 1000)
     },
     async end({ status = 'completed', reason, grace_seconds }: protocol.EndCommand) {
       if (record.live && droid) {
@@ -253,7 +253,7 @@ export function openSession(
         backlog.end()
         // What it prints from now on is read and, beyond the bound, discarded.
         wakeReaders()
-        close(droid, grace_seconds === undefined ? GRACE_MS : grace_seconds * 1000, () =>
+        close(droid, grace_seconds === undefined ? graceMs : grace_seconds * 1000, () =>
           finish(status, reason === undefined ? {} : { reason }),
         )
       }
@@ -265,7 +265,7 @@ export function openSession(
       if (busy || !resumable)
         throw new Fault('conflict', `session ${session_id} ${busy ? 'has a turn' : 'cannot be resumed'}`)
       record.live = false
-      closing = droid.end(GRACE_MS)
+      closing = droid.end(graceMs)
       await closing
       droid = undefined
       save()

@@ -1,18 +1,14 @@
 // Sessions of one container share its connection to the server. Only so many bytes are under way at once: what the server
 // has not committed yet stands before everything that is sent after it. Sessions that send a lot take turns with small
 // batches, the smaller the more of them there are; those that sent little lately go before them.
-import {
-  CALM_BATCH_BYTES,
-  createRecentBytes,
-  type RecentBytes,
-} from '../../../../internal/lib/recent-bytes.ts'
+import { calmBatchBytes, createRecentBytes, type RecentBytes } from '../../../../internal/lib/recent-bytes.ts'
 
-const WINDOW_BYTES = 128 * 1024
-const SMALLEST_BYTES = 16 * 1024
+const windowBytes = 128 * 1024
+const smallestBytes = 16 * 1024
 /** What all sessions together may have read ahead of what is committed, and each of them at least and at most. */
-const AHEAD_BYTES = 1024 * 1024
-const LEAST_AHEAD_BYTES = 32 * 1024
-const MOST_AHEAD_BYTES = 512 * 1024
+const aheadBytes = 1024 * 1024
+const leastAheadBytes = 32 * 1024
+const mostAheadBytes = 512 * 1024
 
 /** `settled` never rejects. */
 type SentBatch = { bytes: number; settled: Promise<void> }
@@ -33,16 +29,16 @@ export interface UplinkShare {
 type Flow = Sending & { recent: RecentBytes; under_way: boolean }
 type Lane = { waiting: Set<Flow>; bytes: number; flows: number }
 
-export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
+export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
   const calm: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
   const bulk: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
   let serving = false
   let again = false
 
   const batchBytes = (lane: Lane): number => {
-    if (lane === calm) return CALM_BATCH_BYTES
+    if (lane === calm) return calmBatchBytes
     const share = window_bytes / (lane.flows + lane.waiting.size)
-    return Math.max(SMALLEST_BYTES, Math.min(window_bytes, Math.floor(share)))
+    return Math.max(smallestBytes, Math.min(window_bytes, Math.floor(share)))
   }
 
   function start(flow: Flow, lane: Lane): void {
@@ -92,8 +88,8 @@ export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
 
   return {
     get ahead_bytes() {
-      const share = AHEAD_BYTES / Math.max(1, bulk.flows + bulk.waiting.size)
-      return Math.max(LEAST_AHEAD_BYTES, Math.min(MOST_AHEAD_BYTES, Math.floor(share)))
+      const share = aheadBytes / Math.max(1, bulk.flows + bulk.waiting.size)
+      return Math.max(leastAheadBytes, Math.min(mostAheadBytes, Math.floor(share)))
     },
     join(sending) {
       const flow: Flow = { ...sending, recent: createRecentBytes(), under_way: false }

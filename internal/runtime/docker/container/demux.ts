@@ -2,13 +2,13 @@
 
 export type Frame = { stream: 'stdout' | 'stderr'; data: Buffer }
 
-const header_bytes = 8
+const headerBytes = 8
 
 /** Give it chunks as they come; it gives back the frames that are complete. */
 export function createDemux(): (chunk: Buffer) => Frame[] {
   let pending: Buffer[] = []
   let held = 0
-  let needed = header_bytes
+  let needed = headerBytes
   return (chunk) => {
     pending.push(chunk)
     held += chunk.length
@@ -16,14 +16,14 @@ export function createDemux(): (chunk: Buffer) => Frame[] {
     if (held < needed) return []
     let buffer = pending.length === 1 ? chunk : Buffer.concat(pending)
     const frames: Frame[] = []
-    needed = header_bytes
-    while (buffer.length >= header_bytes) {
-      const end = header_bytes + buffer.readUInt32BE(4)
+    needed = headerBytes
+    while (buffer.length >= headerBytes) {
+      const end = headerBytes + buffer.readUInt32BE(4)
       if (buffer.length < end) {
         needed = end
         break
       }
-      frames.push({ stream: buffer[0] === 2 ? 'stderr' : 'stdout', data: buffer.subarray(header_bytes, end) })
+      frames.push({ stream: buffer[0] === 2 ? 'stderr' : 'stdout', data: buffer.subarray(headerBytes, end) })
       buffer = buffer.subarray(end)
     }
     pending = buffer.length > 0 ? [buffer] : []

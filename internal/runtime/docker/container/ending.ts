@@ -9,7 +9,7 @@ type EngineEvent = { Action?: string; Actor?: { Attributes?: Record<string, stri
 
 /** SIGINT, SIGQUIT, SIGKILL, SIGTERM: sent to end it. */
 const ending = new Set(['2', '3', '9', '15'])
-const answer_ms = 5_000
+const answerMs = 5_000
 
 /** By its events in order; a start begins another life. */
 export function endedFromOutside(events: EngineEvent[]): boolean {
@@ -29,7 +29,7 @@ export function createEnding(docker: Docker): Runtime['endedFromOutside'] {
       filters: { type: ['container'], container: [container_id], event: ['kill', 'start', 'destroy'] },
       since: '0',
       until: (Date.now() / 1000).toFixed(3),
-      abortSignal: AbortSignal.timeout(answer_ms),
+      abortSignal: AbortSignal.timeout(answerMs),
     }
     const stream = (await docker.getEvents(options as unknown as Docker.GetEventsOptions)) as Readable
     const lines = (await text(stream)).split('\n').filter((line) => line.trim())

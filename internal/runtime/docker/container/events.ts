@@ -15,7 +15,7 @@ type EngineEvent = {
 }
 
 const actions = ['start', 'die', 'oom', 'pause', 'unpause', 'destroy'] as const
-const slowest_retry_ms = 5_000
+const slowestRetryMs = 5_000
 
 export function toEvent(event: EngineEvent): ContainerEvent | undefined {
   const action = actions.find((known) => known === event.Action)
@@ -79,7 +79,7 @@ export function createEvents(
         log.debug('the stream of events broke and is taken up again', { reason: messageOf(error) })
       }
       await sleep(wait_ms, undefined, { signal }).catch(() => undefined)
-      wait_ms = Math.min(wait_ms * 2, slowest_retry_ms)
+      wait_ms = Math.min(wait_ms * 2, slowestRetryMs)
     }
   }
 }

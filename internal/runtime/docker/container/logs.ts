@@ -7,7 +7,7 @@ import { isStatus } from '../errors.ts'
 import type { Names } from '../names.ts'
 import { createDemux, type Frame } from './demux.ts'
 
-const longest_line = 1024 * 1024
+const longestLine = 1024 * 1024
 
 /**
  * Every frame begins with its time. A line longer than the engine's buffer comes in several, of which only the last
@@ -23,7 +23,7 @@ export function createLines(): { push(frame: Frame): LogLine[]; rest(): LogLine[
       const said = space < 0 ? '' : text.slice(space + 1)
       const before = open.get(stream)
       const line = { stream, at: before?.at ?? at, text: (before?.text ?? '') + said.replace(/\r?\n$/, '') }
-      if (!text.endsWith('\n') && line.text.length < longest_line) {
+      if (!text.endsWith('\n') && line.text.length < longestLine) {
         open.set(stream, line)
         return []
       }

@@ -1,11 +1,10 @@
 // What the supervisor's parts share: where things are, and what each droid is given besides its own.
-import { existsSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createPipeMaker, type PipeMaker } from '../../internal/droid/process/pipes.ts'
 import type { Log } from '../../internal/log.ts'
 import { places } from '../../internal/protocol/wire.ts'
-import { emptyDirectory, ownDirectory } from './supervise/own-directory.ts'
 import { createUplinkShare, type UplinkShare } from './supervise/session/uplink-share.ts'
 
 export type Environment = {
@@ -33,6 +32,27 @@ export type Environment = {
 
 export const socketOf = (env: NodeJS.ProcessEnv): string =>
   env.OUBLIETTE_SOCKET || join(places.directory, places.socket)
+
+// The supervisor's directories are in the droid's home, and a droid may replace, delete or lock them. The container has to
+// start anyway: otherwise it could not be repaired from inside.
+
+/** A directory that we can use, at this place. A link, a file or a pipe that stands there is removed. */
+function ownDirectory(path: string): void {
+  const stats = lstatSync(path, { throwIfNoEntry: false })
+  if (stats && !stats.isDirectory()) rmSync(path)
+  mkdirSync(path, { recursive: true, mode: 0o700 })
+  if (stats?.isDirectory() && (stats.mode & 0o700) !== 0o700) chmodSync(path, (stats.mode & 0o7777) | 0o700)
+}
+
+/** The same, with nothing in it. What cannot be removed is moved aside. */
+function emptyDirectory(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true })
+  } catch {
+    renameSync(path, `${path}.${Date.now()}`)
+  }
+  ownDirectory(path)
+}
 
 type Listening = { models_url: string; mcp_port: number }
 

@@ -4,6 +4,7 @@
 // origin only. Who holds a key and which remote a project has is left to those who are given to it.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { Transform } from 'node:stream'
 import { LRUCache } from 'lru-cache'
 import type { Credential } from '../config/models.ts'
 import { Fault, type Kind, messageOf, toFault } from '../fault.ts'
@@ -14,7 +15,6 @@ import { createForward } from './forward.ts'
 import { baseOf, isProxied, routeOf, type Service, secretForms } from './remote.ts'
 import { scrubText } from './scrub.ts'
 import { createSlots } from './slots.ts'
-import { createThrottle } from './throttle.ts'
 
 /** `holder` names whose key it is: when that ends, its requests end. */
 export type Holder = { holder: string; allowed: readonly Service[] }
@@ -45,6 +45,8 @@ const longestMs = 60 * 60_000
 const atOnce = 16
 const patienceMs = 120_000
 const remembered = 1000
+const throttled = 10_000
+const burstMs = 100
 const bytesPerSecond = 64 * 1024 * 1024
 
 // Git shows the text of a refusal, except with 401, where it asks for a password instead.
@@ -62,6 +64,26 @@ const statusOf: Record<Kind, number> = {
 
 const bearer = (request: IncomingMessage): string | undefined =>
   /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1]
+
+/**
+ * Limits the rate of one container's git traffic, all requests and both directions together: forwarding bytes takes time on
+ * the server's event loop, which all containers share.
+ */
+export function createThrottle(bytes_per_second: number, now: () => number = () => performance.now()) {
+  /** By container: until when what it has moved takes, at this rate. */
+  const busy_until = new LRUCache<string, number>({ max: throttled })
+
+  return (project_id: string): Transform =>
+    new Transform({
+      transform(chunk: Buffer, _encoding, done) {
+        const begin = Math.max(now(), busy_until.get(project_id) ?? 0)
+        busy_until.set(project_id, begin + (chunk.length / bytes_per_second) * 1000)
+        const wait_ms = begin - now() - burstMs
+        if (wait_ms <= 0) done(null, chunk)
+        else setTimeout(done, wait_ms, null, chunk)
+      },
+    })
+}
 
 export function createGitProxy(deps: GitProxyDeps): GitProxy {
   const { log } = deps

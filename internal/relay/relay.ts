@@ -11,11 +11,15 @@ import { type Call, createPeer, type Load, type Peer, type Watch } from '../prot
 import type { PeerLimits } from '../protocol/peer-limits.ts'
 import { createThrottle, type Throttle } from '../protocol/throttle.ts'
 import { type DroidSide, droidHandlers } from './droid-side.ts'
-import { onFirstByte } from './first-byte.ts'
-import { watchHeartbeat } from './heartbeat.ts'
 import { type Listener, listen } from './listen.ts'
 import { createLoadShedding } from './load-shedding.ts'
-import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './supervisor-side.ts'
+import { onFirstByte } from './sniff.ts'
+import {
+  type SupervisorLink,
+  type SupervisorSide,
+  supervisorHandlers,
+  watchHeartbeat,
+} from './supervisor-side.ts'
 
 export type RelayHandlers<Identity extends { session_id: string }> = SupervisorSide & DroidSide<Identity>
 

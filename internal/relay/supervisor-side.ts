@@ -52,6 +52,8 @@ export type SupervisorLink = {
   ): Promise<CommandResult<C>>
 }
 
+const intervalMs = 5_000
+const mostMissed = 3
 const answerMs = 30_000
 /** A command that ran out of its time is killed with all that it started, and what it said last is read. */
 const killMs = 6_000
@@ -149,4 +151,28 @@ export function supervisorHandlers(options: {
   }
 
   return { methods, hello, seated: () => link !== undefined }
+}
+
+/** Ends the connection after so many beats without a sign of life; anything that the supervisor says is one. */
+export function watchHeartbeat(
+  { peer, send }: Pick<SupervisorLink, 'peer' | 'send'>,
+  options: {
+    interval_ms?: number
+    /** Whether its silence is somebody's wish: the container is paused. */
+    paused: () => boolean
+    on_given_up: () => void
+  },
+): void {
+  const { interval_ms = intervalMs } = options
+  let missed = 0
+  const timer = setInterval(() => {
+    missed = peer.wasSilent() && !options.paused() ? missed + 1 : 0
+    if (missed >= mostMissed) {
+      options.on_given_up()
+      return peer.close(new Fault('timeout', 'the supervisor of the container does not answer'))
+    }
+    // Whether it is answered shows at the next beat.
+    send('ping', {}, { timeout_ms: interval_ms * mostMissed }).catch(() => undefined)
+  }, interval_ms).unref()
+  void peer.closed.then(() => clearInterval(timer))
 }

@@ -4,11 +4,12 @@ import { randomUUID } from 'node:crypto'
 import { readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { exec } from '../../../internal/droid/command/exec.ts'
+import { type ExecResult, exec } from '../../../internal/droid/command/exec.ts'
 import { memoryBySession } from '../../../internal/droid/process/memory.ts'
 import { noteOutOfMemory } from '../../../internal/droid/process/out-of-memory.ts'
 import { Fault } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
+import { frameBytes } from '../../../internal/protocol/frames.ts'
 import type {
   ExecCommand,
   ExecKill,
@@ -22,7 +23,6 @@ import { protocolVersion } from '../../../internal/protocol/wire.ts'
 import { readEnvironment, socketOf } from '../environment.ts'
 import { version } from '../version.ts'
 import { openDetached } from './exec/detached.ts'
-import { fitFrame } from './exec/fit-frame.ts'
 import { withGit } from './git.ts'
 import { listenForMcp } from './mcp-listener.ts'
 import { listenForModels } from './models.ts'
@@ -32,6 +32,24 @@ import { keepConnected } from './uplink.ts'
 /** Sessions that are over, kept so that a late repeat of a command finds its answer. */
 const maxQuietSessions = 1000
 const shutdownMs = 3000
+
+/** Room for the rest of the frame. */
+const resultBytes = frameBytes - 64 * 1024
+
+/** Cuts output until the result fits into a frame. JSON can make text six times as long, so the JSON is measured. */
+export function fitFrame(result: ExecResult, room = resultBytes): ExecResult {
+  let fitted = result
+  while (Buffer.byteLength(JSON.stringify(fitted)) > room) {
+    const longest = fitted.stdout.length >= fitted.stderr.length ? 'stdout' : 'stderr'
+    const text = fitted[longest]
+    fitted = {
+      ...fitted,
+      [longest]: text.slice(0, Math.floor(text.length * 0.75)).toWellFormed(),
+      truncated: true,
+    }
+  }
+  return fitted
+}
 
 export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortSignal): Promise<void> {
   const models = await listenForModels(socketOf(env), log)

@@ -2,8 +2,11 @@
 // because a supervisor that only runs scripts should stay small.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ClientContext } from '@agentclientprotocol/sdk'
+import { pathToFileURL } from 'node:url'
+import type { ClientContext, ContentBlock } from '@agentclientprotocol/sdk'
 import { Fault, messageOf } from '../../fault.ts'
 import type { AgentSetup } from '../agents/agent.ts'
 import { type Autonomy, decide, optionFor, type PermissionOption } from '../autonomy.ts'
@@ -11,9 +14,7 @@ import type { Droid, DroidTurn, Gone, PermissionOutcome, Sink, TurnEnd } from '.
 import { lockLimit, withLockLimit } from '../process/lock-limit.ts'
 import { outOfMemory } from '../process/out-of-memory.ts'
 import { endProcesses, lowerPriority } from '../process/processes.ts'
-import { promptBlocks } from './prompt-blocks.ts'
 import { openAgent } from './session.ts'
-import { createSilence } from './silence.ts'
 import { acpStream } from './stream.ts'
 import { createUpdates } from './updates.ts'
 
@@ -58,6 +59,49 @@ function watch(child: ChildProcess) {
       gone((killed ? outOfMemory() : undefined) ?? how, code, signal)
     })
   })
+}
+
+const looks = 20
+
+/**
+ * Settles when nothing was heard for `limit_ms`. Time is counted in ticks, so that a container that was paused meanwhile
+ * does not make its agents late.
+ */
+function createSilence(options: {
+  limit_ms: number
+  /** Changes with every sign of life. */
+  heard: () => number
+  /** Something other than the agent is waited for. */
+  excused: () => boolean
+}) {
+  const { promise: over, resolve } = Promise.withResolvers<void>()
+  const tick_ms = options.limit_ms / looks
+  let last = options.heard()
+  let silent = 0
+  const timer = setInterval(() => {
+    const now = options.heard()
+    silent = now !== last || options.excused() ? 0 : silent + 1
+    last = now
+    if (silent >= looks) resolve()
+  }, tick_ms)
+  return { over, [Symbol.dispose]: () => clearInterval(timer) }
+}
+
+/** A turn as ACP content: the text, and each file as a link, or as an image if the agent accepts images. */
+function promptBlocks(turn: DroidTurn, images: boolean): ContentBlock[] {
+  return [
+    { type: 'text', text: turn.text },
+    ...turn.files.map(({ path, media_type }): ContentBlock => {
+      if (images && media_type?.startsWith('image/'))
+        return { type: 'image', mimeType: media_type, data: readFileSync(path).toString('base64') }
+      return {
+        type: 'resource_link',
+        name: basename(path),
+        uri: pathToFileURL(path).href,
+        ...(media_type ? { mimeType: media_type } : {}),
+      }
+    }),
+  ]
 }
 
 export function startAcp(options: AcpOptions): Droid {

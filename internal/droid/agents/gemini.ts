@@ -1,8 +1,9 @@
 // Gemini CLI. What holds for every session is in its image (it trusts system settings only if they are root's); which
 // tools a session has is a policy of its own.
+import { existsSync, globSync, renameSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { Fault } from '../../fault.ts'
 import type { Agent } from './agent.ts'
-import { keepHistory } from './gemini-history.ts'
 import { given } from './given.ts'
 
 const rule = (toolName: string, decision: string, priority: number) =>
@@ -15,6 +16,23 @@ const policy = (allowed: string[], disallowed: string[]): string =>
     ...allowed.map((name) => rule(name, 'ask_user', 950)),
     ...disallowed.map((name) => rule(name, 'deny', 990)),
   ].join('\n')
+
+const anotherTime = '1970-01-01T00-00'
+
+/**
+ * Gemini CLI names the file of a conversation by the minute in which it began. When it resumes one, it first opens a new
+ * file, and within the same minute that is the same file: the conversation is overwritten before it is read. So the file
+ * is renamed to a minute that cannot occur.
+ */
+export function keepHistory(home: string, agent_session_id: string): void {
+  const id = agent_session_id.slice(0, 8)
+  if (!/^[0-9a-f]{8}$/.test(id)) return
+  const [first] = globSync(join(home, '.gemini/tmp/*/chats', `session-*-${id}.jsonl`)).sort()
+  if (first === undefined) return
+  const kept = join(dirname(first), `session-${anotherTime}-${id}.jsonl`)
+  // Once it has that name it is the one that is read and written; others of its id are only beginnings.
+  if (!existsSync(kept)) renameSync(first, kept)
+}
 
 export const gemini: Agent = (wish) => {
   const { provider, model, tools_allowed, tools_disallowed, directory, home, resume } = wish

@@ -4,10 +4,41 @@ import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import type { Sink } from '../droid.ts'
-import { nextReadTurn } from './read-turns.ts'
 
 /** Who prints less than this at once is read at once. */
 const pieceBytes = 16 * 1024
+
+// A child that prints without end always has more to read, and Node would read megabytes of it before the next child. A
+// reader that had a large piece waits until the others had theirs.
+/** Read in one turn of the event loop, of all children together. */
+const pieces = 2
+const waiting = new Set<() => void>()
+let scheduled = false
+
+function serve(): void {
+  scheduled = false
+  let left = pieces
+  for (const go of waiting) {
+    if (left-- === 0) break
+    waiting.delete(go)
+    go()
+  }
+  schedule()
+}
+
+function schedule(): void {
+  if (scheduled || waiting.size === 0) return
+  scheduled = true
+  setImmediate(serve)
+}
+
+/** Settles when it is this reader's turn again. */
+function nextReadTurn(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  waiting.add(resolve)
+  schedule()
+  return promise
+}
 
 export type OutputReader = {
   /** True from the last byte on, or from the moment it was given up. */

@@ -4,13 +4,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Docker from 'dockerode'
 import { Fault } from '../../fault.ts'
+import { createKeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Log } from '../../log.ts'
 import { createBuild } from '../image/build.ts'
 import { createImages } from '../image/images.ts'
 import type { ContainerState, Runtime } from '../runtime.ts'
 import { noStage, type Stage } from '../stage.ts'
-import { createEnding } from './container/ending.ts'
-import { createEvents } from './container/events.ts'
+import { createEnding, createEvents } from './container/events.ts'
 import { createLogs } from './container/logs.ts'
 import { createRemove } from './container/remove.ts'
 import { createStart } from './container/start.ts'
@@ -20,7 +20,6 @@ import { createInspect } from './inspect.ts'
 import { createNames, specHash } from './names.ts'
 import { createFirewall } from './network/firewall.ts'
 import { createNetworks } from './network/network.ts'
-import { createTurns } from './turns.ts'
 
 export type DockerOptions = {
   /** Of this installation; everything made in the engine carries it. */
@@ -99,7 +98,7 @@ export function createDocker({
   const { inspect, writableBytes, owned } = createInspect(docker, names, stage)
   const { stop, pause, unpause, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })
-  const turn = createTurns()
+  const queue = createKeyedQueue()
   const starting = new Map<string, Promise<ContainerState>>()
 
   const translated =
@@ -116,7 +115,7 @@ export function createDocker({
   /** A start that is asked for from now on is another one than the one that is under way. */
   function after(project_id: string, work: () => Promise<void>): Promise<void> {
     starting.delete(project_id)
-    return turn(project_id, work)
+    return queue(project_id, work)
   }
 
   return {
@@ -132,15 +131,15 @@ export function createDocker({
     start: translated((spec) => {
       const shared = starting.get(spec.project_id)
       if (shared) return shared
-      const mine = turn(spec.project_id, () => start(spec)).finally(() => {
+      const mine = queue(spec.project_id, () => start(spec)).finally(() => {
         if (starting.get(spec.project_id) === mine) starting.delete(spec.project_id)
       })
       starting.set(spec.project_id, mine)
       return mine
     }),
     stop: translated((project_id, grace) => after(project_id, () => stop(project_id, grace))),
-    pause: translated((project_id) => turn(project_id, () => pause(project_id))),
-    unpause: translated((project_id) => turn(project_id, () => unpause(project_id))),
+    pause: translated((project_id) => queue(project_id, () => pause(project_id))),
+    unpause: translated((project_id) => queue(project_id, () => unpause(project_id))),
     endedFromOutside: translated(createEnding(docker)),
     remove: translated((project_id) => after(project_id, () => remove(project_id))),
     inspect: translated(inspect),

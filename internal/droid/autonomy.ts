@@ -1,7 +1,7 @@
 // Who answers when an agent asks for permission: the project's autonomy, or somebody outside.
+import type { Autonomy } from '../protocol/messages.ts'
 import type { PermissionOutcome } from './droid.ts'
 
-export type Autonomy = 'off' | 'low' | 'medium' | 'high'
 export type PermissionOption = { optionId: string; name: string; kind: string }
 
 const reads = new Set(['read', 'search', 'think'])

@@ -1,9 +1,9 @@
 // The opening of a conversation with an agent: who we are, what it can, a new session or an old one taken up again. Every
 // request has a deadline, and the one that was not answered is named.
 import type { InitializeResponse, McpServer, SessionConfigOption, Stream } from '@agentclientprotocol/sdk'
+import type { AgentSetup } from '../../agents/agent.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { createDeadlines } from '../../lib/deadlines.ts'
-import type { AgentSetup } from '../agents/agent.ts'
 import type { PermissionOption } from '../autonomy.ts'
 import type { AcpOptions } from './acp.ts'
 

@@ -16,6 +16,7 @@ import { createRemove } from './container/remove.ts'
 import { createStart } from './container/start.ts'
 import { keepDeadlines } from './deadlines.ts'
 import { engineFault } from './errors.ts'
+import { createImageEngine } from './images.ts'
 import { createInspect } from './inspect.ts'
 import { createNames, specHash } from './names.ts'
 import { createFirewall } from './network/firewall.ts'
@@ -88,7 +89,8 @@ export function createDocker({
   const docker = new Docker(options)
   const heartbeat = keepDeadlines(docker, address, log)
   const names = createNames(instance)
-  const images = createImages(docker, images_dir)
+  const engine = createImageEngine(docker)
+  const images = createImages(engine, images_dir)
   const networks = createNetworks(docker, names, network_pool)
   const firewall = createFirewall(docker, images, socket !== undefined, {
     open_bridges: names.open_bridges,
@@ -156,6 +158,6 @@ export function createDocker({
     events: createEvents(docker, names, heartbeat.alarm, log),
     images: translated(images.list),
     resolveImage: translated(images.resolve),
-    build: translated(createBuild({ docker, images, images_dir, log })),
+    build: translated(createBuild({ engine, images, images_dir, log })),
   }
 }

@@ -17,7 +17,7 @@ export type FrameCost = { weight: number; problem: string | undefined }
 export function costOfFrame(text: string): FrameCost {
   const values = isHello(text) ? helloValues : jsonBounds.values
   const measured = measureJson(text, values)
-  const weight = text.length + perFrame + measured.things * perThing + measured.commas * perPlace
+  const weight = text.length + perFrame + measured.containers * perThing + measured.commas * perPlace
   return { weight, problem: problemOf(measured, values) }
 }
 

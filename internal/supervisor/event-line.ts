@@ -1,5 +1,5 @@
 // An event as one line of JSON that every later station can take: bounded in length, depth and number of values, and free
-// of the two things that JSON allows and a database refuses, lone surrogates and NUL.
+// of the two containers that JSON allows and a database refuses, lone surrogates and NUL.
 import { measureJson } from '../event-loop/json-bounds.ts'
 
 const lineChars = 1024 * 1024
@@ -34,8 +34,8 @@ function shortened(value: unknown, limit: number, depth = 0): unknown {
 
 function fits(line: string): boolean {
   if (line.length > lineChars) return false
-  const { depth, things, commas } = measureJson(line, lineValues)
-  return depth <= lineDepth && things + commas <= lineValues
+  const { depth, containers, commas } = measureJson(line, lineValues)
+  return depth <= lineDepth && containers + commas <= lineValues
 }
 
 export function encodeEvent(seq: number, event: { type: string; [field: string]: unknown }): string {

@@ -1,5 +1,5 @@
-// The container's main process: the parent of all droids, which lives whether or not there is a server. It finds the
-// journals of before, dials, hands over what was not acknowledged, and executes commands at most once.
+// The container's main process and the parent of all droids. It runs whether or not the server is connected: it recovers
+// existing journals, connects, sends unacknowledged events, and executes each command at most once.
 import { randomUUID } from 'node:crypto'
 import { readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -29,7 +29,7 @@ import { listenForModels } from './models.ts'
 import { openSession, type Session } from './session/session.ts'
 import { keepConnected } from './uplink.ts'
 
-/** Sessions that are over, kept so that a late repeat of a command finds its answer. */
+/** Ended sessions that are kept, so that a late repeat of a command gets its answer. */
 const maxQuietSessions = 1000
 const shutdownMs = 3000
 
@@ -56,7 +56,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   const mcp = await listenForMcp(socketOf(env), log)
   const environment = readEnvironment(env, log, { models_url: models.url, mcp_port: mcp.port })
   const boot_id = randomUUID()
-  // Asked for once: a droid may delete or rename the directory, and another one then has its name.
+  // Read once: a droid may delete or rename the directory, and another one may take its name.
   const default_dir = process.cwd()
   const detached = openDetached(environment, default_dir)
   const sessions = new Map<string, Session>()
@@ -75,7 +75,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   }
   const known = (session_id: string): Session => {
     const session = sessions.get(session_id)
-    if (!session) throw new Fault('not_found', `this container holds no session ${session_id}`)
+    if (!session) throw new Fault('not_found', `this container has no session ${session_id}`)
     return session
   }
   const prune = () => {
@@ -92,7 +92,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     try {
       open(name).recover()
     } catch (error) {
-      // A droid has written or locked it. The server fails the session, which nobody holds any more.
+      // A droid has modified or locked the files. The server fails the session, since no supervisor reports it.
       log.warn('failed to recover a session', { session_id: name, error })
       sessions.delete(name)
     }
@@ -123,7 +123,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     },
     async exec(params, call) {
       const { git_key, ...request } = params as ExecCommand
-      let told = 0
+      let reports = 0
       const env = withGit({ ...environment.env, ...request.env }, environment, git_key)
       const result = await exec(
         { ...request, env },
@@ -133,7 +133,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
           scratch_dir: environment.scratch_dir,
           pipes: environment.pipes,
           signal: call.signal,
-          on_output: (message) => call.progress({ progress: ++told, message }),
+          on_output: (message) => call.progress({ progress: ++reports, message }),
         },
       )
       return fitFrame(result)
@@ -178,7 +178,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       detached.connected(to, answer)
     },
   })
-  // A droid that waits for a server that is away must not hold the container up.
+  // A droid that waits for a disconnected server must not delay the container's stop.
   await Promise.race([
     Promise.all([...sessions.values()].map((session) => session.end(shutdownMs))),
     delay(shutdownMs + 1000, undefined, { ref: false }),

@@ -1,5 +1,5 @@
-// One command, run to its end for somebody who waits; what is beyond the limit is read and thrown away, so that the command
-// never blocks on us. On time-out and on cancellation, which a lost connection is as well, its whole tree is killed.
+// Runs one command to its end for a waiting caller. Output beyond the limit is read and discarded, so that the command never
+// blocks on a full pipe. On timeout and on cancellation, which includes a lost connection, the whole process tree is killed.
 import { randomUUID } from 'node:crypto'
 import { StringDecoder } from 'node:string_decoder'
 import { createBoundedOutput } from '../../lib/bounded-output.ts'
@@ -23,7 +23,7 @@ const pieceChars = 8 * 1024
  * Output of a running command, reported in pieces of limited size and rate. What does not fit is left out and counted; the
  * result has all of it.
  */
-export function createLiveOutput(tell: (text: string) => void) {
+export function createLiveOutput(report: (text: string) => void) {
   const decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') }
   const began = performance.now()
   let pending = ''
@@ -36,7 +36,7 @@ export function createLiveOutput(tell: (text: string) => void) {
     const text = pending.toWellFormed() + note
     pending = ''
     left_out = 0
-    if (text !== '') tell(text)
+    if (text !== '') report(text)
   }
 
   return {
@@ -58,7 +58,7 @@ export async function exec(
   request: ExecRequest,
   place: CommandPlace & {
     signal: AbortSignal
-    /** Told what it writes, if it takes longer than a moment; bounded in rate and size. */
+    /** Gets the output of a command that runs longer than a moment; bounded in rate and size. */
     on_output?: (text: string) => void
   },
 ): Promise<ExecResult> {

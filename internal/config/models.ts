@@ -1,19 +1,9 @@
 // The part of the config that is about droids and the models they use: what each needs, the secrets, the prices.
 import { z } from 'zod'
+import { agentNames, agents } from '../agents/agents.ts'
 import { Fault } from '../fault.ts'
 import { Secret } from '../log.ts'
-import { credentialVariables } from './default-droids.ts'
-
-export const agents = ['claude', 'codex', 'gemini', 'opencode', 'droid'] as const
-export const modelProviders = [
-  'anthropic',
-  'openai',
-  'gemini',
-  'openrouter',
-  'openai-compatible',
-  'bedrock',
-] as const
-export type ModelProvider = (typeof modelProviders)[number]
+import { credentialVariables, modelProviders } from '../model-providers.ts'
 
 export const droidSchema = z.strictObject({
   kind: z
@@ -27,7 +17,7 @@ export const droidSchema = z.strictObject({
     .optional()
     .describe('The container type that has it: that of projects which are made for it and name none.'),
   agent: z
-    .enum(agents)
+    .enum(agentNames)
     .optional()
     .describe(
       'Which agent it is, if one of those whose model, reasoning, tools and gateway we know how to set.',
@@ -44,7 +34,7 @@ export const droidSchema = z.strictObject({
     .max(1_048_576)
     .optional()
     .describe(
-      'Memory that one session of it is expected to take, in MiB, which admission counts against `limits.memory_mb`. If left out: claude 320, codex 200, gemini 330, opencode 480, droid 260, another acp droid 256, shell 8.',
+      `Memory that one session of it is expected to take, in MiB, which admission counts against \`limits.memory_mb\`. If left out: ${agentNames.map((name) => `${name} ${agents[name].memory_mb}`).join(', ')}, another acp droid 256, shell 8.`,
     ),
 })
 export type DroidConfig = z.infer<typeof droidSchema>

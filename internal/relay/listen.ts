@@ -23,7 +23,7 @@ export type Listener = {
 }
 
 /** `sun_path` has 108 bytes, the last of them zero. */
-const PATH_BYTES = 107
+const pathBytes = 107
 
 function bind(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -80,7 +80,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     // A long path is reached through an open directory, whose own name is short.
     handle = await open(directory)
     const short = `/proc/self/fd/${handle.fd}/${places.socket}.new`
-    await bind(server, Buffer.byteLength(fresh) > PATH_BYTES ? short : fresh)
+    await bind(server, Buffer.byteLength(fresh) > pathBytes ? short : fresh)
     await ownedBy(fresh, 0o600, uid, gid)
     await rename(fresh, path)
     const { ino } = await stat(path)

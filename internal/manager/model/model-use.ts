@@ -1,9 +1,9 @@
 // What sessions use of models: which provider a droid gets, and what its requests are held to. What they may cost, and did
 // cost, is `spending.ts`.
 import type { Config, Credential } from '../../config/load.ts'
-import type { ModelProvider } from '../../config/models.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
+import type { ModelProvider } from '../../model-providers.ts'
 import { chooseProvider, remedy } from '../../models/providers/credentials.ts'
 import { createGateway, type Gateway } from '../../models/proxy.ts'
 import type { Store } from '../../store/open.ts'

@@ -16,8 +16,8 @@ export type Firewall = {
   protect(): Promise<void>
 }
 
-const remembered_ms = 20_000
-const helper_ms = 30_000
+const rememberedMs = 20_000
+const helperMs = 30_000
 
 export function createFirewall(
   docker: Docker,
@@ -63,7 +63,7 @@ export function createFirewall(
       },
     })
     const output = await container.attach({ stream: true, stdout: true, stderr: true })
-    const timer = setTimeout(() => void unlessMissing(container.kill()).catch(() => undefined), helper_ms)
+    const timer = setTimeout(() => void unlessMissing(container.kill()).catch(() => undefined), helperMs)
     try {
       await container.start()
       const said = (await text(output)).replace(/[^\x20-\x7e]+/g, ' ').trim()
@@ -88,7 +88,7 @@ export function createFirewall(
       }
     }
     // Starting a container for every start would double its cost.
-    if (performance.now() - helped_at < remembered_ms) return
+    if (performance.now() - helped_at < rememberedMs) return
     try {
       await throughContainer()
       helped_at = performance.now()

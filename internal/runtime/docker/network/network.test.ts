@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { freeSubnets } from './subnet.ts'
+import { freeSubnets } from './network.ts'
 
 describe('subnets', () => {
   it('gives every /28 of the pool once', () => {

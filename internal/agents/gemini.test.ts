@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { keepHistory } from './gemini-history.ts'
+import { keepHistory } from './gemini.ts'
 
 test('the file of a conversation is moved out of the way of its own beginning, once', () => {
   const home = mkdtempSync(join(tmpdir(), 'oub-gemini-'))

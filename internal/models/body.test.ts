@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createHolds } from './holds.ts'
+import { createHolds } from './body.ts'
 
 test('what the requests of one container hold together is bounded, and given back', () => {
   const holds = createHolds(10)

@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { createLiveOutput } from './live-output.ts'
+import { createLiveOutput } from './exec.ts'
 
 test('tells nothing of a quick command, and of others in pieces that hold whole characters', () => {
   vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] })

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Fault } from '../fault.ts'
-import { watchHeartbeat } from './heartbeat.ts'
 import type { SupervisorLink } from './supervisor-side.ts'
+import { watchHeartbeat } from './supervisor-side.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { expect, test } from 'vitest'
-import { createThrottle } from './throttle.ts'
+import { createThrottle } from './proxy.ts'
 
 test('the streams of one container share its rate, another has its own', async () => {
   const throttle = createThrottle(1_000_000)

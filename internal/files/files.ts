@@ -1,8 +1,10 @@
 // Reading, writing and listing files of a workspace, given a confined place.
+
 import { randomBytes } from 'node:crypto'
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open, readlink, rename, unlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 import { confined } from './confined.ts'
 import { below, entriesOf, statOf } from './handles.ts'
 import { createSmallest } from './smallest.ts'
@@ -172,7 +174,7 @@ export async function writeFile(
       try {
         await handle.writeFile(bytes)
         await handle.chmod(mode)
-        if (process.getuid?.() === 0) await handle.chown(owner.uid, owner.gid)
+        if (isRoot()) await handle.chown(owner.uid, owner.gid)
         await handle.sync()
         await rename(beside, place.path)
       } catch (error) {

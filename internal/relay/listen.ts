@@ -1,10 +1,12 @@
 // One listening Unix socket in a directory of its own, which is mounted into one container. The socket is never there
 // with the wrong owner or mode: it is bound under another name, made right, and then moved into place.
+
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { chmod, chown, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { Fault, messageOf } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 import { places } from '../protocol/wire.ts'
 
 export type ListenOptions = {
@@ -44,7 +46,7 @@ function bind(server: Server, path: string): Promise<void> {
 async function ownedBy(path: string, mode: number, uid: number, gid: number): Promise<void> {
   await chmod(path, mode)
   // Without privilege the container runs as our own user, and there is nothing to hand over.
-  if (process.getuid?.() === 0) await chown(path, uid, gid)
+  if (isRoot()) await chown(path, uid, gid)
 }
 
 async function proofIn(file: string, uid: number, gid: number): Promise<Buffer> {

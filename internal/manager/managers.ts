@@ -9,7 +9,6 @@ import { createCallerRequests } from './caller/requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller/tools.ts'
 import { createFoundation, type FoundationDeps } from './composition/foundation.ts'
 import { createHosting } from './composition/hosting.ts'
-import { createOwners } from './composition/owners.ts'
 import { createSessionParts } from './composition/session-parts.ts'
 import type { ClientInContainer } from './container/containers.ts'
 import { createPause } from './container/pause.ts'
@@ -21,7 +20,6 @@ import { createStorageGuard } from './events/session-storage.ts'
 import { createExecRecords } from './exec/records.ts'
 import { createProjectCreation } from './project/creation.ts'
 import { createGrants } from './project/grants.ts'
-import { createLimits } from './project/limits.ts'
 import { createOptions } from './project/options.ts'
 import { createProjects } from './project/projects.ts'
 import type { ScheduledCall } from './schedule/run.ts'
@@ -45,6 +43,21 @@ export type ManagersDeps = FoundationDeps & {
   /** Called with everything that is committed to the event log. */
   onCommit: ((committed: Committed) => void)[]
 }
+
+/** A session never changes its project. One that is deleted since is found to be missing by the action itself. */
+function cached(projectOf: (id: string) => Promise<string | undefined>) {
+  const known = new Map<string, string>()
+  return async (id: string): Promise<string | undefined> => {
+    const found = known.get(id) ?? (await projectOf(id))
+    if (found === undefined || known.has(id)) return found
+    if (known.size >= 10_000) known.delete(known.keys().next().value!)
+    known.set(id, found)
+    return found
+  }
+}
+
+/** The projects that an id of a call belongs to; the door checks the caller's scope against them. */
+type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
 
 export function createManagers(deps: ManagersDeps) {
   const { store, config, runtime, log } = deps
@@ -146,8 +159,16 @@ export function createManagers(deps: ManagersDeps) {
     },
   })
 
+  const owners: Record<string, Owner> = {
+    project_id: { what: 'project', projectOf: async (id) => id },
+    session_id: { what: 'session', projectOf: cached(sessions.projectOf) },
+    approval_id: { what: 'approval', projectOf: approvals.projectOf },
+    schedule_id: { what: 'schedule', projectOf: schedules.projectsOf },
+    exec_id: { what: 'command', projectOf: execs.projectOf },
+  }
+
   return {
-    owners: createOwners({ sessions, approvals, schedules, execs }),
+    owners,
     projects,
     projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
@@ -173,7 +194,7 @@ export function createManagers(deps: ManagersDeps) {
     tokens: createTokens({ store, requireProject: projects.require, forget: base.forget }),
     changes: createChanges(workspaces),
     options: createOptions(base),
-    limits: createLimits({ store, config, projects, sessions }),
+    limits: projects.limits,
     runtime,
     exec_output_bytes: config.exec_output_bytes,
     listen: uplink.listenAll,

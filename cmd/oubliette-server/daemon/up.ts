@@ -1,6 +1,5 @@
 // `./oubliette up`: from a bare machine to a server that is ready, saying on the way what takes long and at the end where
 // it is. Whatever is there already is used as it is.
-
 import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -9,7 +8,6 @@ import { createInterface } from 'node:readline/promises'
 import { parseAddress, type Settings } from '../../../internal/config/load.ts'
 import { Fault } from '../../../internal/fault.ts'
 import { homeHolder } from '../../../internal/home-lock.ts'
-import { isRoot } from '../../../internal/lib/is-root.ts'
 import { type Command, checkout, options, serverSettings, Usage } from '../command.ts'
 import { createProgress } from '../setup/progress.ts'
 import { setUp } from '../setup/set-up.ts'
@@ -105,7 +103,7 @@ async function stay(config: Settings): Promise<void> {
 async function runAs(name: string, config: Settings, detached: boolean): Promise<void> {
   const account = accountNamed(name)
   if (account.uid === process.getuid?.()) return
-  if (!isRoot()) throw new Usage('--user can be used by root only')
+  if (process.getuid?.() !== 0) throw new Usage('--user can be used by root only')
   giveHome(config.home, account)
   await setUp(config, createProgress(), { logs: '/var/log/oubliette' })
   assertEngine(config.docker_host, account)
@@ -114,7 +112,7 @@ async function runAs(name: string, config: Settings, detached: boolean): Promise
 
 /** Told to everybody who is root, asked only of somebody who can answer, and only while the home can still be given. */
 async function offerUser(config: Settings): Promise<string | undefined> {
-  if (!isRoot()) return undefined
+  if (process.getuid?.() !== 0) return undefined
   const owner = statSync(config.home, { throwIfNoEntry: false })?.uid ?? 0
   process.stdout.write(
     `The server runs as root. It does not need to: ./oubliette up --user NAME runs it as a user of the group docker (docs/unprivileged.md).\n${

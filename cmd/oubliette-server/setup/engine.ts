@@ -1,13 +1,11 @@
 // Makes sure of a Docker engine. One that answers is used as it is and never touched. Where none answers and the machine
 // is ours to change (Debian or Ubuntu, root, no DOCKER_HOST), the distribution's docker.io is installed and started with
 // live-restore, so that containers outlive a restart of the engine. Everywhere else one line says what to do.
-
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Fault, messageOf } from '../../../internal/fault.ts'
-import { isRoot } from '../../../internal/lib/is-root.ts'
 import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import type { Progress } from './progress.ts'
 
@@ -145,7 +143,7 @@ export async function ensureEngine(
         hint: 'start it, or unset DOCKER_HOST to use the local one',
       },
     )
-  const root = isRoot()
+  const root = process.getuid?.() === 0
   if (!root || !isDebian(read('/etc/os-release')))
     throw new Fault('unavailable', `no Docker engine answers: ${reason}`, {
       hint: root

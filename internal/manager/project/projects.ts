@@ -15,11 +15,18 @@ import { brokenRule } from '../../store/errors.ts'
 import type { Db, Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import * as rows from '../../store/rows/projects.ts'
+import { projectUsage, sessionById, treeUsage } from '../../store/rows/session/sessions.ts'
 import { insertWorkspace } from '../../store/rows/workspaces.ts'
 import { shownDisk } from '../disk/limit.ts'
 import type { Directories } from '../workspace/directories.ts'
 import type { Layout } from '../workspace/layout.ts'
-import { type ProjectChange, parseGrant, requireMayChange, requireMayGrant } from './boundaries.ts'
+import {
+  changeableBy,
+  type ProjectChange,
+  parseGrant,
+  requireMayChange,
+  requireMayGrant,
+} from './boundaries.ts'
 import { checkRemote } from './git-use.ts'
 import { requireProject } from './require.ts'
 
@@ -286,6 +293,22 @@ export function createProjects(deps: ProjectsDeps) {
     })
   }
 
+  /** The effective limits of a project, and how much of them it and the tree of a session use. */
+  async function limits(project_id: string, session_id?: string) {
+    const effective = effectiveLimits(config, await require(project_id))
+    const { sessions, active, spawned_last_minute, ...tokens } = await projectUsage(db, project_id)
+    const used = { sessions, active_sessions: active, spawns_last_minute: spawned_last_minute, ...tokens }
+    const shared = { project_id, limits: effective, used, changeable: changeableBy() }
+    if (!session_id) return { ...shared, session: null }
+    const row = await sessionById(db, session_id)
+    if (row?.project_id !== project_id) throw unknown('session', session_id)
+    const tree = await treeUsage(db, row.root_session_id)
+    return {
+      ...shared,
+      session: { session_id, depth: row.depth, root_session_id: row.root_session_id, tree },
+    }
+  }
+
   async function list(filter: { name_contains?: string; only_id?: string } & PageRequest) {
     const { items, next_cursor } = await rows.listProjects(db, filter)
     return { projects: items.map(shown), next_cursor }
@@ -294,6 +317,7 @@ export function createProjects(deps: ProjectsDeps) {
   return {
     create,
     list,
+    limits,
     update,
     remove,
     require,

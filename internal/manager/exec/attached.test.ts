@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { createOutputProgress } from './output-progress.ts'
+import { createOutputProgress } from './attached.ts'
 
 test('passes text on, not too often, not too long and not without end, whatever a container sends', () => {
   vi.useFakeTimers({ toFake: ['performance'] })

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import type { Caller } from '../../../auth/caller.ts'
 import { Fault } from '../../../fault.ts'
-import { createSpawnTurns } from './spawn-turns.ts'
+import { createSpawnQueue } from './spawn.ts'
 
 const caller = (session_id: string) => ({ session_id }) as Caller
 const exhausted = () => Promise.reject(new Fault('exhausted', 'enough'))
 
 test('those who waited while one was refused are refused by the same look, later ones are not', async () => {
-  const inTurn = createSpawnTurns()
+  const inTurn = createSpawnQueue()
   let looks = 0
   const refuse = () => {
     looks += 1
@@ -20,7 +20,7 @@ test('those who waited while one was refused are refused by the same look, later
 })
 
 test('a refusal of one session is none of another, and other errors are only of the one who met them', async () => {
-  const inTurn = createSpawnTurns()
+  const inTurn = createSpawnQueue()
   const broken = () => Promise.reject(new Fault('unavailable', 'no database'))
   const outcomes = await Promise.allSettled([
     inTurn('p', caller('a'), exhausted),

@@ -27,11 +27,15 @@ async function bare(command: string[]): Promise<{ first_ms: number; all_ms: numb
 }
 
 const heard = new Map<string, (at: number) => void>()
-const stream = await follow(`${server.url}/projects/${server.project_id}/events`, server.token, (block) => {
-  if (!block.includes('\nevent: delta\n')) return
-  const mark = /mark-\d+/.exec(block)?.[0]
-  if (mark) heard.get(mark)?.(performance.now())
-})
+const stream = await follow(
+  `${server.url}/projects/${server.project_id}/events`,
+  server.token,
+  ({ event, data }) => {
+    if (event !== 'delta') return
+    const mark = /mark-\d+/.exec(data)?.[0]
+    if (mark) heard.get(mark)?.(performance.now())
+  },
+)
 stack.defer(() => stream.close())
 
 let count = 0

@@ -60,11 +60,11 @@ let over = Promise.withResolvers<void>()
 const stream = await follow(
   `${server.url}/projects/${server.project_id}/events?since_index=${await position()}`,
   server.token,
-  (block) => {
-    const id = /"session_id":"(gogol_[0-9a-z]+)"/.exec(block)?.[1]
+  ({ event, data }) => {
+    const id = /"session_id":"(gogol_[0-9a-z]+)"/.exec(data)?.[1]
     if (!id) return
-    if (block.includes('\nevent: delta\n') && !first.has(id)) first.set(id, performance.now())
-    if (!block.includes('\nevent: completion\n')) return
+    if (event === 'delta' && !first.has(id)) first.set(id, performance.now())
+    if (event !== 'completion') return
     done.set(id, performance.now())
     if (done.size >= live) over.resolve()
   },

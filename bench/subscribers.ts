@@ -16,15 +16,19 @@ const over = Promise.withResolvers<void>()
 let finished = 0
 const received = new Array<number>(subscribers).fill(0)
 for (let at = 0; at < subscribers; at++) {
-  const stream = await follow(`${server.url}/sessions/${session_id}/events`, server.token, (block) => {
-    const now = Date.now()
-    received[at]! += 1
-    // The completion repeats the end of what was said.
-    const said = block.includes('\nevent: delta\n') ? (block.match(/t (\d{13})/g) ?? []) : []
-    counts[at]! += said.length
-    for (const one of said) late.push(now - Number(one.slice(2)))
-    if (block.includes('\nevent: completion\n') && ++finished === subscribers) over.resolve()
-  })
+  const stream = await follow(
+    `${server.url}/sessions/${session_id}/events`,
+    server.token,
+    ({ event, data }) => {
+      const now = Date.now()
+      received[at]! += 1
+      // The completion repeats the end of what was said.
+      const said = event === 'delta' ? (data.match(/t (\d{13})/g) ?? []) : []
+      counts[at]! += said.length
+      for (const one of said) late.push(now - Number(one.slice(2)))
+      if (event === 'completion' && ++finished === subscribers) over.resolve()
+    },
+  )
   stack.defer(() => stream.close())
 }
 const began = performance.now()

@@ -2,8 +2,8 @@
 //
 //   node examples/caller.ts PROJECT_ID ['oubliette-client call desk_lookup "{\"sku\":\"A-1\"}"']
 //
-// OUBLIETTE_URL and OUBLIETTE_TOKEN say where the server is and who we are. Kill the server while it runs and start it
-// again: the calls that were open are answered then.
+// OUBLIETTE_URL and OUBLIETTE_TOKEN are the server's address and the caller's token. Kill the server while this runs and start
+// it again: open calls are answered after the restart.
 import { createCaller, tool } from './oubliette-caller.ts'
 
 const [project_id, prompt = 'oubliette-client call desk_lookup \'{"sku":"A-1"}\''] = process.argv.slice(2)
@@ -17,7 +17,7 @@ const caller = createCaller({
   caller_id: 'desk',
   tools: {
     lookup: tool<{ sku: string }>({
-      description: 'How many of an article are in stock.',
+      description: 'Returns the number of items in stock for an article.',
       inputSchema: {
         type: 'object',
         properties: { sku: { type: 'string' } },
@@ -31,11 +31,11 @@ const caller = createCaller({
       },
     }),
     ask_person: tool<{ question: string }>({
-      description: 'Ask a person, who may take a day to answer.',
+      description: 'Asks a person a question and returns the answer, which may take up to a day.',
       inputSchema: { type: 'object', properties: { question: { type: 'string' } }, required: ['question'] },
       timeout_seconds: 24 * 3600,
       run: async ({ question }, { progress, signal }) => {
-        await progress(0, { message: 'the person is being asked' })
+        await progress(0, { message: 'waiting for the person' })
         process.stdout.write(`${question} `)
         const { createInterface } = await import('node:readline/promises')
         const terminal = createInterface({ input: process.stdin })
@@ -47,7 +47,7 @@ const caller = createCaller({
       },
     }),
   },
-  onTrouble: (error) => console.error(`trying again: ${(error as Error).message}`),
+  onError: (error) => console.error(`retrying: ${(error as Error).message}`),
 })
 
 const session_id = await caller.spawn({ project_id, prompt, new_session: true })

@@ -1,44 +1,45 @@
-// A caller in a few lines: tools of an application, offered to the droids of sessions, answered for as long as the
-// session lives. It survives lost connections and restarts of the server: it follows the session's events from where it
-// was, and asks for what is still open. Needs nothing of the server's code, only `@modelcontextprotocol/client`.
+// A caller library: offers tools of an application to the droids of sessions and answers their calls until the session ends.
+// It survives lost connections and restarts of the server: it resumes the session's events where it stopped, and fetches open
+// requests. It uses none of the server's code, only `@modelcontextprotocol/client` and `eventsource-parser`.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { EventSourceParserStream } from 'eventsource-parser/stream'
 
 export type Json = Record<string, unknown>
 export type Call = {
   request_id: string
   session_id: string
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborted when the answer is no longer needed. */
   signal: AbortSignal
   progress(progress: number, more?: { total?: number; message?: string }): Promise<void>
 }
 export type CallerTool = {
   description?: string
-  /** A JSON schema of type object; the server checks arguments against it before you are asked. */
+  /** A JSON schema of type object; the server validates arguments against it before the call. */
   inputSchema?: Json
   annotations?: Json
-  /** How long a call waits for your answer: 60 s if left out, up to 7 days. */
+  /** How long a call waits for the answer: 60 s by default, at most 7 days. */
   timeout_seconds?: number
-  /** The result: any JSON, or an MCP tool result with `content`. What it throws is the call's error. */
+  /** Returns any JSON, or an MCP tool result with `content`. An exception becomes the call's error. */
   run(args: Json, call: Call): unknown
 }
-/** The same, with arguments of a known type: the schema is what makes it true. */
+/** A tool with typed arguments; its schema has to match the type. */
 export const tool = <Args extends object>(
   declared: Omit<CallerTool, 'run'> & { run(args: Args, call: Call): unknown },
 ): CallerTool => declared as unknown as CallerTool
 
 export type Event = Json & { index: number; type: string; session_id: string; at: string }
 export type CallerOptions = {
-  /** Of the server, e.g. http://127.0.0.1:8080 */
+  /** The server's address, for example http://127.0.0.1:8080 */
   url: string
   token: string
   caller_id: string
   tools: Record<string, CallerTool>
-  /** Told of what goes wrong and is tried again. */
-  onTrouble?: (error: unknown) => void
+  /** Called with each error that is retried. */
+  onError?: (error: unknown) => void
 }
 type Open = { request_id: string; session_id: string; caller_id: string; tool: string; arguments: Json }
 
-/** The server said no, as opposed to not being there. */
+/** The server refused the call, as opposed to being unreachable. */
 export class Refused extends Error {
   readonly kind: string
   constructor(error: { kind: string; message: string }) {
@@ -47,7 +48,7 @@ export class Refused extends Error {
   }
 }
 
-const over = ['completed', 'failed', 'cancelled']
+const finalStatuses = ['completed', 'failed', 'cancelled']
 const pause = (ms: number, signal: AbortSignal) =>
   new Promise<void>((resolve) => {
     const done = () => {
@@ -62,12 +63,12 @@ const pause = (ms: number, signal: AbortSignal) =>
 export function createCaller(options: CallerOptions) {
   const { url, caller_id, tools } = options
   const authorization = `Bearer ${options.token}`
-  const trouble = options.onTrouble ?? (() => undefined)
+  const onError = options.onError ?? (() => undefined)
   const running = new Map<string, AbortController>()
   let client: Promise<Client> | undefined
 
   async function open(): Promise<Client> {
-    // In the older era a call that is under way when the server dies is noticed only by its time-out, a minute later.
+    // In the older protocol era, the loss of the server during a call is noticed only by its timeout, a minute later.
     const made = new Client({ name: caller_id, version: '1' }, { versionNegotiation: { mode: 'auto' } })
     const transport = new StreamableHTTPClientTransport(new URL('/mcp', url), {
       requestInit: { headers: { authorization } },
@@ -85,30 +86,30 @@ export function createCaller(options: CallerOptions) {
     return opening
   }
 
-  /** One tool of the server. Throws `Refused` if it says no, anything else if it is not there. */
+  /** Calls one tool of the server. Throws `Refused` if the server refuses, any other error if it is unreachable. */
   async function call(name: string, args: Json): Promise<Json> {
     const by = await connected()
     try {
       const { structuredContent, isError } = await by.callTool({ name, arguments: args })
-      const said = (structuredContent ?? {}) as Json
-      if (isError) throw new Refused(said.error as { kind: string; message: string })
-      return said
+      const result = (structuredContent ?? {}) as Json
+      if (isError) throw new Refused(result.error as { kind: string; message: string })
+      return result
     } catch (error) {
-      // The next call opens a new connection: a server that was restarted does not know the old one.
+      // The next call opens a new connection: a restarted server does not know the old one.
       if (!(error instanceof Refused)) client = undefined
       throw error
     }
   }
 
-  /** Until the server takes it or refuses it. */
-  async function insist(name: string, args: Json, signal: AbortSignal): Promise<Json> {
+  /** Retries until the server accepts or refuses the call. */
+  async function callWithRetry(name: string, args: Json, signal: AbortSignal): Promise<Json> {
     for (let wait = 50; ; wait = Math.min(2000, wait * 2)) {
       try {
         return await call(name, args)
       } catch (error) {
         if (error instanceof Refused && error.kind !== 'unavailable' && error.kind !== 'exhausted')
           throw error
-        trouble(error)
+        onError(error)
         await pause(wait, signal)
         signal.throwIfAborted()
       }
@@ -124,7 +125,7 @@ export function createCaller(options: CallerOptions) {
     let answer: Json
     try {
       const declared = Object.hasOwn(tools, open.tool) ? tools[open.tool] : undefined
-      if (!declared) throw new Error(`${caller_id} does not offer ${open.tool} any more`)
+      if (!declared) throw new Error(`${caller_id} no longer offers the tool ${open.tool}`)
       const progress: Call['progress'] = async (progress, more) =>
         void (await call('caller_tool_response', { ...place, progress: { progress, ...more } }))
       const result = await declared.run(open.arguments, { ...place, signal: stop.signal, progress })
@@ -133,10 +134,10 @@ export function createCaller(options: CallerOptions) {
       answer = { error: { message: error instanceof Error ? error.message : String(error) } }
     }
     try {
-      if (!stop.signal.aborted) await insist('caller_tool_response', { ...place, ...answer }, signal)
+      if (!stop.signal.aborted) await callWithRetry('caller_tool_response', { ...place, ...answer }, signal)
     } catch (error) {
-      // Timed out, cancelled, or answered by the post whose reply was lost: nothing is left to do for it.
-      if (!signal.aborted) trouble(error)
+      // Timed out, cancelled, or already answered by a request whose reply was lost: nothing is left to do.
+      if (!signal.aborted) onError(error)
     }
   }
 
@@ -148,7 +149,7 @@ export function createCaller(options: CallerOptions) {
     running.delete(id)
   }
 
-  /** Every event after an index, with reconnects, until the session is over or the signal. */
+  /** Yields every event after an index, with reconnects, until the session ends or the signal is aborted. */
   async function* follow(session_id: string, since: number, signal: AbortSignal): AsyncGenerator<Event> {
     let last = since
     for (let wait = 50; !signal.aborted; wait = Math.min(2000, wait * 2)) {
@@ -157,25 +158,17 @@ export function createCaller(options: CallerOptions) {
         const response = await fetch(where, { headers: { authorization }, signal })
         if (response.status < 500 && !response.ok)
           throw new Refused(((await response.json()) as { error: { kind: string; message: string } }).error)
-        let text = ''
-        for await (const chunk of (response.body ?? new ReadableStream()).pipeThrough(
-          new TextDecoderStream(),
-        )) {
-          const blocks = (text + chunk).split('\n\n')
-          text = blocks.pop() ?? ''
-          for (const block of blocks) {
-            const data = /^data: (.*)$/m.exec(block)?.[1]
-            if (data === undefined) continue
-            const event = JSON.parse(data) as Event
-            last = event.index
-            wait = 50
-            yield event
-            if (event.type === 'status' && over.includes(String(event.status))) return
-          }
+        const text = (response.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream())
+        for await (const { data } of text.pipeThrough(new EventSourceParserStream())) {
+          const event = JSON.parse(data) as Event
+          last = event.index
+          wait = 50
+          yield event
+          if (event.type === 'status' && finalStatuses.includes(String(event.status))) return
         }
       } catch (error) {
         if (error instanceof Refused) throw error
-        if (!signal.aborted) trouble(error)
+        if (!signal.aborted) onError(error)
       }
       await pause(wait, signal)
     }
@@ -189,19 +182,19 @@ export function createCaller(options: CallerOptions) {
 
   return {
     call,
-    /** Starts a session with these tools; answers with its id at once. */
+    /** Starts a session with these tools and returns its id. */
     spawn: async (fields: Json & { project_id: string; prompt: string }): Promise<string> =>
       String((await call('session', { action: 'spawn', ...declaration, ...fields })).session_id),
-    /** Speaks to a session, and offers these tools to it if it does not have them. */
+    /** Sends a message to a session, and offers these tools to it if it does not have them. */
     message: async (session_id: string, message: string, fields: Json = {}): Promise<Json> =>
       await call('session', { action: 'message', session_id, message, ...declaration, ...fields }),
     follow,
-    /** Answers what is open and what comes, until the session is over or the signal; each event is told. */
+    /** Answers open and new requests until the session ends or the signal is aborted; `onEvent` gets each event. */
     async attend(session_id: string, more: { signal?: AbortSignal; onEvent?: (event: Event) => void } = {}) {
       const { signal = never } = more
-      const session = await insist('session', { action: 'get', session_id }, signal)
+      const session = await callWithRetry('session', { action: 'get', session_id }, signal)
       for (const open of session.open_requests as Open[]) void handle(open, signal)
-      if (over.includes(String(session.status))) return
+      if (finalStatuses.includes(String(session.status))) return
       for await (const event of follow(session_id, Number(session.last_index), signal)) {
         take(event, signal)
         more.onEvent?.(event)

@@ -1,6 +1,7 @@
 // The caller of the benchmark, the same in front of the floor and of the server: reads one event stream and posts an
 // answer for each request, as MCP calls of the 2026 era. Usage: caller.ts URL TOKEN SESSION SINCE
 import { Agent, get, request } from 'node:http'
+import { createParser } from 'eventsource-parser'
 
 const [url = '', token = '', session_id = '', since = '-1'] = process.argv.slice(2)
 const agent = new Agent({ keepAlive: true, maxSockets: 64 })
@@ -41,16 +42,14 @@ get(
   { headers: { authorization } },
   (incoming) => {
     process.send?.('ready')
-    let left = ''
-    incoming.setEncoding('utf8').on('data', (chunk: string) => {
-      const blocks = (left + chunk).split('\n\n')
-      left = blocks.pop() ?? ''
-      for (const block of blocks) {
-        if (!block.includes('event: caller_tool_request')) continue
-        const { request_id, arguments: args } = JSON.parse(block.slice(block.indexOf('data: ') + 6))
+    const parser = createParser({
+      onEvent({ event, data }) {
+        if (event !== 'caller_tool_request') return
+        const { request_id, arguments: args } = JSON.parse(data)
         answer(request_id, args)
-      }
+      },
     })
+    incoming.setEncoding('utf8').on('data', parser.feed)
   },
 )
 process.on('disconnect', () => process.exit(0))

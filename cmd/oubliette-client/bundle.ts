@@ -1,5 +1,5 @@
-// The client as one file, for containers whose image does not have it. Made by the server at its start, which is why it
-// is quick and why its name says what is in it.
+// Bundles the client into one file, for containers whose image does not include it. The server does this at every start, so
+// it has to be fast; the directory is named by a hash of the content.
 import { createHash } from 'node:crypto'
 import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -9,10 +9,10 @@ import { Fault, messageOf } from '../../internal/fault.ts'
 
 const entry = join(dirname(fileURLToPath(import.meta.url)), 'main.ts')
 
-/** What stands beside the bundle, by the name that it has there. */
+/** Files beside the bundle, by their names there. */
 const scripts = { 'oubliette-client': 'launcher.sh', 'mcp-bridge': 'mcp-bridge.sh' }
 
-/** The same sources give the same bytes, on every machine. */
+/** Reproducible: the same sources give the same bytes on every machine. */
 async function bundledClient(): Promise<{ files: [name: string, content: Uint8Array][]; hash: string }> {
   try {
     const { outputFiles } = await build({
@@ -26,7 +26,7 @@ async function bundledClient(): Promise<{ files: [name: string, content: Uint8Ar
       keepNames: false,
       legalComments: 'none',
       absWorkingDir: join(dirname(entry), '..', '..'),
-      // CommonJS in a dependency asks for require, which a module does not have by itself.
+      // CommonJS dependencies need `require`, which ES modules do not have.
       banner: {
         js: "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);",
       },
@@ -39,9 +39,9 @@ async function bundledClient(): Promise<{ files: [name: string, content: Uint8Ar
     for (const [, content] of files) hash.update(content)
     return { files, hash: hash.digest('hex').slice(0, 16) }
   } catch (error) {
-    throw new Fault('internal', `the client cannot be bundled: ${messageOf(error)}`, { cause: error })
+    throw new Fault('internal', `failed to bundle the client: ${messageOf(error)}`, { cause: error })
   } finally {
-    // Its process would stay, with 57 MiB, as long as the server runs.
+    // Otherwise esbuild's process would stay, with 57 MiB, as long as the server runs.
     await stop()
   }
 }

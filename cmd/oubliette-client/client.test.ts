@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 import { Fault } from '../../internal/fault.ts'
 import { bundleClient } from './bundle.ts'
 import { asFailure, asToolResult } from './mcp/tools.ts'
-import { fitFrame } from './supervise/exec/fit-frame.ts'
+import { fitFrame } from './supervise/supervise.ts'
 
 test('the bundle is one file that runs by itself, and the same sources give the same name', async () => {
   const root = mkdtempSync(join(tmpdir(), 'bundle-'))

@@ -1,20 +1,20 @@
-// The program inside containers. `supervise` is the container's main process; `mcp` is what a droid starts as its MCP
-// server; `call` is the same from a shell.
+// The program inside containers. `supervise` is the container's main process; `mcp` is the MCP server that a droid starts;
+// `call` calls the same tools from a shell.
 import { messageOf } from '../../internal/fault.ts'
 import { createLog } from '../../internal/log.ts'
 import { version } from './version.ts'
 
 const help = `oubliette-client ${version}
 
-  oubliette-client supervise        the container's main process: starts droids, keeps what they say, talks to the server
-  oubliette-client mcp              an MCP server on stdin and stdout with the tools of this session
-  oubliette-client call TOOL JSON   calls one tool and prints its result as JSON; exit code 1 if it failed
-  oubliette-client call             lists the tools
+  oubliette-client supervise        Run the container's main process: start droids, journal their events, connect to the server
+  oubliette-client mcp              Serve the tools of this session as an MCP server on stdin and stdout
+  oubliette-client call TOOL JSON   Call one tool and print its result as JSON; exit code 1 if it failed
+  oubliette-client call             List the tools
 
-  OUBLIETTE_SOCKET      the server's socket (default /run/oubliette/relay.sock)
-  OUBLIETTE_API_KEY     the key of this session (mcp, call)
-  OUBLIETTE_MCP_PORT    the MCP server that the sessions of this container share (mcp; without it: one of its own)
-  OUBLIETTE_STATE_DIR   where journals are kept (supervise; default ~/.oubliette)
+  OUBLIETTE_SOCKET      Path of the server's socket (default /run/oubliette/relay.sock)
+  OUBLIETTE_API_KEY     Key of this session (mcp, call)
+  OUBLIETTE_MCP_PORT    Port of the MCP server that the sessions of this container share (mcp; default: a process of its own)
+  OUBLIETTE_STATE_DIR   Directory of the journals (supervise; default ~/.oubliette)
 `
 
 async function main(args: string[]): Promise<number> {
@@ -25,8 +25,8 @@ async function main(args: string[]): Promise<number> {
     case 'supervise': {
       const { supervise } = await import('./supervise/supervise.ts')
       const log = createLog()
-      // The parent of all droids does not die of what one of them did.
-      process.on('uncaughtException', (error) => log.error('a fault was not handled', { error }))
+      // The parent of all droids must survive an error that one of them causes.
+      process.on('uncaughtException', (error) => log.error('uncaught exception', { error }))
       await supervise(process.env, log, stop.signal)
       return 0
     }
@@ -38,9 +38,9 @@ async function main(args: string[]): Promise<number> {
     case 'mcp-shared': {
       const { shareMcp } = await import('./mcp/shared.ts')
       const log = createLog()
-      // What one session did does not end the others.
+      // An error that one session causes must not end the others.
       process.on('uncaughtException', (error) =>
-        log.error('failed to handle a message of a droid', { error }),
+        log.error('failed to handle a message from a droid', { error }),
       )
       await shareMcp(process.env, stop.signal)
       return 0

@@ -1,19 +1,9 @@
 // The part of the config about droids and the models that they use: droids, credentials, prices and cost estimates.
 import { z } from 'zod'
+import { agentNames, agents } from '../agents/agents.ts'
 import { Fault } from '../fault.ts'
 import { Secret } from '../log.ts'
-import { credentialVariables } from './default-droids.ts'
-
-export const agents = ['claude', 'codex', 'gemini', 'opencode', 'droid'] as const
-export const modelProviders = [
-  'anthropic',
-  'openai',
-  'gemini',
-  'openrouter',
-  'openai-compatible',
-  'bedrock',
-] as const
-export type ModelProvider = (typeof modelProviders)[number]
+import { credentialVariables, modelProviders } from '../model-providers.ts'
 
 export const droidSchema = z.strictObject({
   kind: z
@@ -32,7 +22,7 @@ export const droidSchema = z.strictObject({
       'Container type that contains the program. Projects that are created with this droid and set no container type use it.',
     ),
   agent: z
-    .enum(agents)
+    .enum(agentNames)
     .optional()
     .describe(
       'Agent implementation. If set, Oubliette configures its model, reasoning level, tools and model proxy.',
@@ -49,7 +39,7 @@ export const droidSchema = z.strictObject({
     .max(1_048_576)
     .optional()
     .describe(
-      'Expected memory of one session, in MiB. Admission counts it against `limits.memory_mb`. If omitted: claude 320, codex 200, gemini 330, opencode 480, droid 260, other `acp` droids 256, shell 8.',
+      `Expected memory of one session, in MiB. Admission counts it against \`limits.memory_mb\`. If omitted: ${agentNames.map((name) => `${name} ${agents[name].memory_mb}`).join(', ')}, other \`acp\` droids 256, shell 8.`,
     ),
 })
 export type DroidConfig = z.infer<typeof droidSchema>

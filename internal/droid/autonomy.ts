@@ -1,7 +1,7 @@
-// Who answers when an agent asks for permission: the project's autonomy, or somebody outside.
+// Decides who answers an agent's permission request: the session's autonomy level, or a caller.
+import type { Autonomy } from '../protocol/messages.ts'
 import type { PermissionOutcome } from './droid.ts'
 
-export type Autonomy = 'off' | 'low' | 'medium' | 'high'
 export type PermissionOption = { optionId: string; name: string; kind: string }
 
 const reads = new Set(['read', 'search', 'think'])
@@ -13,7 +13,7 @@ export function decide(autonomy: Autonomy, tool_kind: string | null | undefined)
   return reads.has(tool_kind ?? 'other') ? 'allow' : 'ask'
 }
 
-/** The agent's option that says so, the narrower one first; undefined if it offers none, or not the one named. */
+/** The agent's option for an outcome, the narrower one first; undefined if the agent does not offer it. */
 export function optionFor(outcome: PermissionOutcome, options: PermissionOption[]): string | undefined {
   if (outcome.outcome === 'cancelled') return undefined
   if (outcome.outcome === 'selected')

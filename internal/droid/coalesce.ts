@@ -1,18 +1,18 @@
-// Many small texts into few events. The first text after a silence goes out at once, so that a slow script is seen as it
-// speaks; under load they are gathered for a moment or up to a size. Order is kept, also between kinds: a text of
-// another kind first sends off what was gathered.
+// Combines many small texts into few events. The first text after a pause is emitted at once, so that slow output appears
+// immediately; under load, texts are buffered for a moment or up to a size. Order is kept across kinds: a text of another kind
+// flushes the buffer first.
 import type { DroidEvent } from './droid.ts'
 
-const DELTA_CHARS = 16 * 1024
-const INTERVAL_MS = 30
+const deltaChars = 16 * 1024
+const intervalMs = 30
 
 export interface Coalescer {
-  /** `kind` tells texts apart that must not be joined; `head` is what their event consists of besides the text. */
+  /** Texts of different `kind` are not combined; `head` has the other fields of the event. */
   push(kind: string, head: DroidEvent, text: string): void
   flush(): void
 }
 
-/** Where to cut: after a line if there is one, and never through a character. */
+/** Where to split: after a line if there is one, and never inside a character. */
 function cut(text: string, limit: number): number {
   if (text.length <= limit) return text.length
   const line = text.lastIndexOf('\n', limit - 1)
@@ -23,7 +23,7 @@ function cut(text: string, limit: number): number {
 
 export function createCoalescer(
   emit: (event: DroidEvent) => void,
-  { interval_ms = INTERVAL_MS, max_chars = DELTA_CHARS } = {},
+  { interval_ms = intervalMs, max_chars = deltaChars } = {},
 ): Coalescer {
   let kind: string | undefined
   let head: DroidEvent = { type: 'delta' }

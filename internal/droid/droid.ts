@@ -1,14 +1,13 @@
-// Driving one agent process inside a container: starting it, giving it turns, turning what it says into events, and
-// making sure that nothing it started outlives it. Two kinds, `shell` and `acp`, behind one interface. It promises to
-// stop reading from the agent while the sink has no room. Numbers, journals and the way to the server are left to
-// whoever supervises.
+// Drives one agent process inside a container: starts it, runs its turns, converts its output to events, and ends every process
+// it started. There are two kinds, `shell` and `acp`, behind one interface. Guarantee: the agent is not read while the sink has
+// no room. Sequence numbers, journals and the connection to the server are left to the supervisor.
 
 export type DroidEvent = { type: string; [field: string]: unknown }
 
-/** Where events go. `room` is undefined while there is room; else it settles when there is some again. */
+/** Receives events. `room` is undefined while there is room; otherwise it settles when there is room again. */
 export interface Sink {
   emit(event: DroidEvent): void
-  /** A permission request that was emitted needs no answer any more. */
+  /** An emitted permission request no longer needs an answer. */
   answered(request_id: string): void
   room(): Promise<void> | undefined
 }
@@ -26,7 +25,7 @@ export type TurnEnd = {
   exit_code?: number
   usage?: unknown
   error?: string
-  /** The kernel ended what it ran for lack of memory. */
+  /** The kernel killed a process for lack of memory. */
   out_of_memory?: string
 }
 
@@ -40,21 +39,21 @@ export type Ready = {
   agent_session_id: string | null
   resumed: boolean
   why_not_resumed?: string
-  /** A new process could take the conversation up. */
+  /** Whether a new process can resume the conversation. */
   resumable: boolean
 }
 
 export interface Droid {
-  /** Settles when it can take turns; rejects with a fault that says why it cannot. */
+  /** Settles when the droid accepts turns; rejects with the reason if it cannot start. */
   readonly ready: Promise<Ready>
-  /** Settles when the agent is gone without having been asked to. */
+  /** Settles when the agent exits unexpectedly. */
   readonly gone: Promise<Gone>
-  /** One at a time. Settles in every case: a turn that fails ends with a reason, it does not throw. */
+  /** One at a time. Never rejects: a failed turn ends with a reason. */
   turn(turn: DroidTurn): Promise<TurnEnd>
-  /** Stops the running turn; what does not stop by itself within the grace is killed. */
+  /** Stops the running turn; kills what does not stop within the grace period. */
   cancel(grace_ms: number): Promise<void>
-  /** False if nothing by this id waits. */
+  /** False if there is no open request with this id. */
   answer(request_id: string, outcome: PermissionOutcome): boolean
-  /** Everything it started is gone when this settles. */
+  /** Settles when every process it started is gone. */
   end(grace_ms: number): Promise<void>
 }

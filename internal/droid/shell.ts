@@ -1,5 +1,5 @@
-// The droid without a model: each prompt is a bash script, run in the workspace. Its lines are events while they appear,
-// its exit code ends the turn, and what it left in the background lives until the session ends or the turn is cancelled.
+// The droid without a model: each prompt is a bash script that runs in the workspace. Its output becomes events as it appears,
+// its exit ends the turn, and its background processes run until the session ends or the turn is cancelled.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -17,15 +17,15 @@ export type ShellOptions = {
   session_id: string
   workspace_dir: string
   env: Record<string, string>
-  /** For the scripts; outside the workspace, so that a script does not find itself. */
+  /** For the scripts; outside the workspace, so that a script does not see its own file. */
   scratch_dir: string
   pipes: PipeMaker
   sink: Sink
 }
 
-const FINAL_CHARS = 16 * 1024
-const QUIET_MS = 150
-/** Of a script whose last command was killed, or which was killed itself. */
+const finalChars = 16 * 1024
+const quietMs = 150
+/** Exit code of a script that was killed, or whose last command was killed. */
 const killedCode = 128 + constants.signals.SIGKILL
 
 async function started(child: ChildProcess): Promise<void> {
@@ -39,7 +39,7 @@ export function startShell(options: ShellOptions): Droid {
 
   async function run(turn: DroidTurn, state: { cancelled: boolean }): Promise<TurnEnd> {
     const script = join(options.scratch_dir, `${turn.turn_id.replaceAll(/[^\w-]/g, '_')}.sh`)
-    // A file, because an argument is limited to 128 KiB and standard input belongs to the script's commands.
+    // A file, because an argument is limited to 128 KiB and the script's commands use stdin.
     mkdirSync(options.scratch_dir, { recursive: true, mode: 0o700 })
     writeFileSync(script, turn.text, { mode: 0o600 })
     const limit = lockLimit(session_mark, `OUBLIETTE_TURN_ID=${turn.turn_id}`)
@@ -63,7 +63,7 @@ export function startShell(options: ShellOptions): Droid {
       cwd: options.workspace_dir,
       env: { ...options.env, OUBLIETTE_TURN_ID: turn.turn_id, BASH_ENV: before },
       stdin: 'ignore',
-      // A cancel that comes before there is a process finds none to end.
+      // A cancel before the spawn finds no process to end.
       still: () => !state.cancelled,
     })
     if (!spawned) return { stop_reason: 'cancelled', final_text: '' }
@@ -75,19 +75,19 @@ export function startShell(options: ShellOptions): Droid {
     let tail = ''
     const reading = (stream: 'stdout' | 'stderr') =>
       readText(spawned[stream], sink, (text) => {
-        if (stream === 'stdout' && text !== '') tail = (tail + text).slice(-FINAL_CHARS)
+        if (stream === 'stdout' && text !== '') tail = (tail + text).slice(-finalChars)
         coalescer.push(stream, { type: 'delta', turn_id: turn.turn_id, stream }, text)
       })
     const readings = [reading('stdout'), reading('stderr')]
     await started(child)
     const [code, signal] = await exited
-    await drained(readings, QUIET_MS)
+    await drained(readings, quietMs)
     coalescer.flush()
     const final_text = tail.toWellFormed()
     if (state.cancelled) return { stop_reason: 'cancelled', final_text }
     const exit_code = code ?? 128 + (signal ? constants.signals[signal] : 0)
     if (exit_code === 0) return { stop_reason: 'end_turn', final_text, exit_code }
-    const how = signal ? `the script was ended by ${signal}` : `the script ended with exit code ${exit_code}`
+    const how = signal ? `the script was killed by ${signal}` : `the script exited with code ${exit_code}`
     const out_of_memory = exit_code === killedCode ? outOfMemory() : undefined
     if (!out_of_memory) return { stop_reason: 'error', final_text, exit_code, error: how }
     return { stop_reason: 'error', final_text, exit_code, error: `${out_of_memory}: ${how}`, out_of_memory }
@@ -95,7 +95,7 @@ export function startShell(options: ShellOptions): Droid {
 
   return {
     ready: Promise.resolve({ agent_session_id: null, resumed: false, resumable: false }),
-    // Between turns there is no process whose end could be noticed.
+    // There is no process between turns.
     gone: new Promise(() => {}),
     async turn(turn) {
       const state = { turn_id: turn.turn_id, cancelled: false, over: Promise.resolve() as Promise<unknown> }

@@ -1,18 +1,18 @@
-// What the event loop is working on, in a small file that outlives the process: each request that has begun in this turn
-// of the loop has a slot, and the slots are emptied when the turn is over. A server that crashes or freezes leaves behind
-// the requests that it was working on; one that is killed in between leaves nothing. Nothing is flushed to the disk: the
-// file has to outlive the process, not the power.
+// Records the requests that the event loop is processing in a small file that survives the process. Each request that begins in
+// an iteration of the loop has a slot, and the slots are cleared at the end of the iteration. A server that crashes or freezes
+// leaves its current requests in the file; one that is killed between iterations leaves nothing. The file is not synced to
+// disk: it has to survive the process, not a power failure.
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 
 const slotBytes = 192
 const slots = 64
 
-/** `key` tells one request from all others, and is the same when it is sent again. */
+/** `key` identifies a request and is the same when it is repeated. */
 export type Request = { project_id: string; key: string; what: string }
 export type Left = {
   requests: Request[]
-  /** The loop stood still for so long that the process was ended. */
+  /** The watchdog killed the process because the event loop was blocked. */
   frozen: boolean
 }
 
@@ -23,7 +23,7 @@ export type InFlight = {
 
 export const inFlightFile = (home: string) => join(home, 'in-flight')
 
-/** The first slot says whether the loop was frozen. */
+/** Content of the first slot if the loop was blocked. */
 export const frozenMark = 'frozen'
 
 const lineOf = ({ project_id, key, what }: Request) => `${project_id} ${key} ${what}`.slice(0, slotBytes)
@@ -55,7 +55,7 @@ export function readLeft(file: string): Left {
   return { requests, frozen: texts[0] === frozenMark }
 }
 
-/** Empties the file; `readLeft` before tells what the last process left. `onDone` is told of each request whose turn is over. */
+/** Clears the file; call `readLeft` first. `onDone` gets each request at the end of its iteration. */
 export function openInFlight(
   home: string,
   onDone: (request: Request) => void,
@@ -73,7 +73,7 @@ export function openInFlight(
     try {
       writeSync(file, bytes, 0, length, at)
     } catch (error) {
-      // A disk that fails takes the evidence away; it must not take the request with it.
+      // A disk error loses the record; it must not fail the request.
       onError(error)
     }
   }
@@ -86,8 +86,8 @@ export function openInFlight(
 
   return {
     begin(request) {
-      // After the callback that runs now and all promises that it settles: a tick that was asked for while promises
-      // were settled comes after the last of them.
+      // Runs after the current callback and all promises that it settles: a tick that is queued from a microtask runs after
+      // the last of them.
       if (used === 0) process.nextTick(() => queueMicrotask(() => process.nextTick(done)))
       const at = Math.min(used, slots - 1)
       const length = slot.write(lineOf(request), 0, 'latin1')

@@ -1,5 +1,5 @@
-// Ends the process when its event loop has stood still for too long, so that a service manager starts it again. A thread
-// of its own watches: it counts its own seconds, so that a process that was suspended as a whole is not taken for frozen.
+// Kills the process when its event loop is blocked for too long, so that a service manager restarts it. A separate thread
+// watches and counts its own ticks, so that a suspended process is not mistaken for a blocked one.
 import { Worker } from 'node:worker_threads'
 import { inFlightFile } from './in-flight.ts'
 

@@ -1,19 +1,19 @@
-// Work whose cost a tenant chooses, done on threads that can be ended. Each job has a deadline, in processor time where the
-// kernel tells it, so that a busy machine does not make honest work too slow; a thread that misses it
-// or runs out of memory is terminated and replaced. Tenants take turns: each has one job under way at a time and a bounded
-// queue, and one whose jobs are slow waits in proportion, so that it never holds more than a part of a thread.
+// Runs work whose cost a tenant controls on threads that can be terminated. Each job has a deadline, in CPU time where the
+// kernel provides it, so that a busy machine does not fail ordinary jobs; a thread that exceeds it or runs out of memory is
+// terminated and replaced. Scheduling is fair: each tenant has one running job and a bounded queue, and a tenant with slow jobs
+// waits in proportion, so that it never occupies more than part of a thread.
 import { Worker } from 'node:worker_threads'
 import { Fault } from '../fault.ts'
 import { threadCpuMs, type WorkerMessage } from './worker-thread.ts'
 
-/** The job ran too long or needed too much memory. Its input is at fault, not its answer. */
+/** The job exceeded its time or memory limit because of its input. */
 export class TooCostly extends Fault {}
 
-/** The worker looked at the job and refused it. */
+/** The worker refused the job. */
 export class Refused extends Fault {}
 
 export type WorkerPool = {
-  /** `bytes` is what the job makes the queue hold. What `admit` throws when its turn comes ends the job unstarted. */
+  /** `bytes` is the job's size in the queue. `admit` runs before the job starts; if it throws, the job does not start. */
   run(tenant: string, job: unknown, bytes: number, admit?: () => void): Promise<unknown>
   close(): Promise<void>
 }
@@ -29,14 +29,14 @@ type Thread = {
   worker: Worker
   ready: boolean
   id?: number
-  /** Used up to the end of its last job. */
+  /** CPU time used up to the end of its last job. */
   cpu_ms?: number
   end?: (how: (job: Job) => void) => void
 }
 
 const startMs = 60_000
-/** How many times its deadline a job may take by the clock, when the machine is busy with something else. */
-const patience = 20
+/** Wall-clock limit of a job as a multiple of its deadline, for a busy machine. */
+const wallClockFactor = 20
 const slowMs = 50
 const slowFactor = 3
 const queueJobs = 4096
@@ -70,7 +70,7 @@ export function createWorkerPool(options: {
     worker.unref()
     const thread: Thread = { worker, ready: false }
     threads.add(thread)
-    // Whoever waits for an answer is told by a listener of their own; a thread that ends while it is idle is only missed.
+    // A running job has listeners of its own; an idle thread is only dropped.
     worker.on('error', () => drop(thread)).on('exit', () => drop(thread))
     return thread
   }
@@ -79,7 +79,7 @@ export function createWorkerPool(options: {
     threads.delete(thread)
     const at = idle.indexOf(thread)
     if (at >= 0) idle.splice(at, 1)
-    // It is of no more use, however its end goes.
+    // The thread is not used again, whether or not this succeeds.
     thread.worker.terminate().catch(() => undefined)
   }
 
@@ -91,7 +91,7 @@ export function createWorkerPool(options: {
       const job = lane.not_before <= now ? lane.jobs.shift() : undefined
       if (job) {
         lane.bytes -= job.bytes
-        // Behind all others until its turn comes again.
+        // Moves the tenant to the end of the rotation.
         lanes.delete(tenant)
         lanes.set(tenant, lane)
         return [lane, job]
@@ -116,11 +116,11 @@ export function createWorkerPool(options: {
         continue
       }
       lane.busy = true
-      void carryOut(idle.pop() ?? start(), lane, job)
+      void execute(idle.pop() ?? start(), lane, job)
     }
   }
 
-  async function carryOut(thread: Thread, lane: Lane, job: Job): Promise<void> {
+  async function execute(thread: Thread, lane: Lane, job: Job): Promise<void> {
     const { worker } = thread
     const { promise: over, resolve: end } = Promise.withResolvers<(job: Job) => void>()
     thread.end = end
@@ -130,11 +130,15 @@ export function createWorkerPool(options: {
       cpu_ms === undefined || thread.cpu_ms === undefined ? undefined : cpu_ms - thread.cpu_ms
     const late = () => {
       const used = thread.ready ? usedBy(threadCpuMs(thread.id)) : undefined
-      if (used !== undefined && used < deadline_ms && performance.now() - began < patience * deadline_ms) {
+      if (
+        used !== undefined &&
+        used < deadline_ms &&
+        performance.now() - began < wallClockFactor * deadline_ms
+      ) {
         timer = setTimeout(late, Math.max(20, deadline_ms - used))
         return
       }
-      // An answer may be here already and only wait for this turn of the event loop to end.
+      // An answer may already be queued in this iteration of the event loop.
       setImmediate(() => end(({ done }) => done.reject(tooLong(thread.ready))))
     }
     const watch = (ms: number) => {
@@ -204,7 +208,7 @@ export function createWorkerPool(options: {
   const tooLong = (ready: boolean) =>
     ready
       ? new TooCostly('timeout', `${what} took longer than ${deadline_ms} ms`)
-      : new Fault('unavailable', `${what}: its thread did not start within ${startMs} ms`)
+      : new Fault('unavailable', `${what} failed: its thread did not start within ${startMs} ms`)
 
   return {
     run(tenant, input, bytes, admit) {
@@ -213,8 +217,8 @@ export function createWorkerPool(options: {
       lanes.set(tenant, lane)
       if (lane.jobs.length >= queueJobs || lane.bytes + bytes > queueBytes)
         return Promise.reject(
-          new Fault('exhausted', `too many jobs of this project wait for ${what}`, {
-            hint: 'try again later',
+          new Fault('exhausted', `this project has too many queued jobs for ${what}`, {
+            hint: 'retry later',
           }),
         )
       const done = Promise.withResolvers<unknown>()

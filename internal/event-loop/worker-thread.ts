@@ -1,4 +1,4 @@
-// The thread's side of `event-loop/worker-pool.ts`: takes jobs, answers each, and says how much processor time it has used.
+// The thread's side of `worker-pool.ts`: runs jobs, answers each, and reports the CPU time it has used.
 import { readFileSync, readlinkSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
 
@@ -6,14 +6,14 @@ export type Outcome = { value: unknown } | { problem: string }
 export type WorkerMessage = { ready: number | undefined; cpu_ms: number | undefined } | WorkerAnswer
 export type WorkerAnswer = { outcome: Outcome; cpu_ms: number | undefined }
 
-/** Of one thread of this process, by the kernel's count; undefined where the kernel does not tell. */
+/** CPU time of one thread of this process; undefined where the kernel does not provide it. */
 export function threadCpuMs(thread_id: number | undefined): number | undefined {
   if (thread_id === undefined) return undefined
   try {
     const [nanoseconds] = readFileSync(`/proc/self/task/${thread_id}/schedstat`, 'utf8').split(' ')
     return Number(nanoseconds) / 1e6
   } catch {
-    // Another system than Linux, or a thread that has just ended: the clock has to do.
+    // Not Linux, or the thread has just ended: wall-clock time is used instead.
     return undefined
   }
 }

@@ -2,9 +2,11 @@
 // at a time, each opened below the directory handle of the one before (`/proc/self/fd/N/name`, never following a
 // link), so a droid that swaps a directory for a symlink in the middle of the walk gains nothing. Links are followed
 // by hand while they stay inside; what lies outside does not exist. A walk holds two handles, however long the path.
+
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
 const mostLinks = 40
@@ -188,7 +190,7 @@ export async function confined<T>(
         continue
       }
       const made = options.create_parents
-      if (made && process.getuid?.() === 0 && (await walk.here().stat()).uid === 0)
+      if (made && isRoot() && (await walk.here().stat()).uid === 0)
         await walk.here().chown(made.uid, made.gid)
     }
     const top = walk.here()

@@ -1,10 +1,12 @@
 // Directories in a place where a container may have put anything: made, given to their owner, moved aside. The path of
 // `parent` must be one that no container can change; what is in it may be hostile.
+
 import { randomBytes } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { chown, type FileHandle, mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Fault } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 import {
   below,
   codeOf,
@@ -46,7 +48,7 @@ async function attempt(parent: FileHandle, name: string, owner: Owner): Promise<
     if (found) return { status: 'foreign', found }
     // By the handle that was looked at. A real directory of this file system, in this place, is either ours or was
     // made by the container; it is never one of the host.
-    if (process.getuid?.() === 0 && (stats.uid !== owner.uid || stats.gid !== owner.gid))
+    if (isRoot() && (stats.uid !== owner.uid || stats.gid !== owner.gid))
       await chown(self(entry), owner.uid, owner.gid)
     return { status }
   } finally {

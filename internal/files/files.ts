@@ -1,11 +1,12 @@
 // Reading, writing and listing files of a workspace, given a confined place.
+
 import { randomBytes } from 'node:crypto'
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open, readlink, rename, unlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 import { confined } from './confined.ts'
 import { below, entriesOf, statOf } from './handles.ts'
-import { createLane } from './lane.ts'
 import { createSmallest } from './smallest.ts'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_CREAT, O_EXCL } = constants
@@ -30,6 +31,26 @@ const timeOf = ({ mtimeMs }: Stats): string =>
   new Date(Math.max(0, Math.min(lastTime_ms, mtimeMs || 0))).toISOString()
 
 const missing = (path: string) => new Fault('not_found', `no file "${path.slice(0, 200)}" in the workspace`)
+
+/** One at a time for each key; so many may wait, and whoever comes after them is refused. */
+function createLane({ waiting: most }: { waiting: number }) {
+  const lanes = new Map<string, (() => void)[]>()
+
+  return async (key: string): Promise<() => void> => {
+    const queue = lanes.get(key)
+    if (!queue) lanes.set(key, [])
+    else if (queue.length >= most)
+      throw new Fault('exhausted', `${most} listings of large directories are waiting in this workspace`, {
+        hint: 'try again when they are done',
+      })
+    else await new Promise<void>((resolve) => queue.push(resolve))
+    return () => {
+      const next = lanes.get(key)!.shift()
+      if (next) next()
+      else lanes.delete(key)
+    }
+  }
+}
 
 /** Entries that a listing reads without asking for its turn; each page of a larger directory reads all of it. */
 const quickEntries = 4_096
@@ -153,7 +174,7 @@ export async function writeFile(
       try {
         await handle.writeFile(bytes)
         await handle.chmod(mode)
-        if (process.getuid?.() === 0) await handle.chown(owner.uid, owner.gid)
+        if (isRoot()) await handle.chown(owner.uid, owner.gid)
         await handle.sync()
         await rename(beside, place.path)
       } catch (error) {

@@ -2,8 +2,10 @@
 // always named relative to the handle of its directory (`/proc/self/fd/N/name`), so no component of a path can be
 // exchanged between a check and its use, and no link is followed. Names are bytes where entries are walked: a container
 // may use names that are no UTF-8.
+
 import { constants, type Dirent, type Stats } from 'node:fs'
 import { chmod, type FileHandle, lstat, open, opendir, rename } from 'node:fs/promises'
+import { isRoot } from '../lib/is-root.ts'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
 /** Not in Node's constants. Such a handle needs no permission on what it names and opens nothing: no pipe waits. */
@@ -73,7 +75,7 @@ export async function* entriesOf(handle: FileHandle): AsyncGenerator<RawDirent> 
 
 /** Without privilege, a directory that a container has locked against its owner cannot be changed before this. */
 export async function unlock(directory: FileHandle): Promise<void> {
-  if (process.getuid?.() === 0) return
+  if (isRoot()) return
   const { mode } = await directory.stat()
   if ((mode & 0o700) !== 0o700) await directory.chmod((mode & 0o7777) | 0o700)
 }
@@ -83,7 +85,7 @@ export async function moveEntry(from: string | Buffer, to: string | Buffer): Pro
   try {
     await rename(from, to)
   } catch (error) {
-    if (codeOf(error) !== 'EACCES' || process.getuid?.() === 0) throw error
+    if (codeOf(error) !== 'EACCES' || isRoot()) throw error
     // A directory gets another parent only with write permission on itself.
     const entry = await openEntry(from)
     try {

@@ -6,7 +6,7 @@ import { below, entriesOf, openDirectory, openLocked, statOf, unless } from './h
 import { createSmallest } from './smallest.ts'
 
 /** What an entry costs beside its blocks: inodes and names are not free. */
-const entry_bytes = 1024
+const entryBytes = 1024
 const openHandles = 32
 /** Deeper trees are not walked to their end, and the result says so. */
 const mostLevels = 2048
@@ -51,7 +51,7 @@ export async function measureTree(
 
   function count(stats: Stats): void {
     total.entries += 1
-    total.bytes += entry_bytes
+    total.bytes += entryBytes
     if (stats.nlink > 1 && !stats.isDirectory()) {
       const key = `${stats.dev}:${stats.ino}`
       if (linked.has(key)) return

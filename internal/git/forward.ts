@@ -10,9 +10,9 @@ import { Fault, messageOf } from '../fault.ts'
 import { authorization, movedBase, type Route, secretForms, targetOf } from './remote.ts'
 import { createScrub, scrubText } from './scrub.ts'
 
-const most_redirects = 3
-const error_bytes = 4096
-const error_ms = 5000
+const mostRedirects = 3
+const errorBytes = 4096
+const errorMs = 5000
 const redirects = new Set([301, 302, 303, 307, 308])
 
 const header = (value: string | string[] | undefined, pattern: RegExp): string | undefined =>
@@ -45,19 +45,19 @@ async function errorText(incoming: IncomingMessage): Promise<string> {
   if (!/^text\/plain\b/i.test(incoming.headers['content-type'] ?? '')) return ''
   const parts: Buffer[] = []
   let read = 0
-  const late = setTimeout(() => incoming.destroy(), error_ms)
+  const late = setTimeout(() => incoming.destroy(), errorMs)
   try {
     for await (const part of incoming as AsyncIterable<Buffer>) {
       parts.push(part)
       read += part.length
-      if (read >= error_bytes) break
+      if (read >= errorBytes) break
     }
   } catch {
     // The status tells enough.
   } finally {
     clearTimeout(late)
   }
-  return Buffer.concat(parts).subarray(0, error_bytes).toString('utf8')
+  return Buffer.concat(parts).subarray(0, errorBytes).toString('utf8')
 }
 
 function refusal(status: number, with_credential: boolean): Fault {
@@ -135,7 +135,7 @@ export function createForward(options: { silence_ms: number }) {
       const from = targetOf(base, exchange.route)
       const { location } = incoming.headers
       const next = location === undefined ? undefined : movedBase(from, location, exchange.route)
-      if (!next || exchange.route.method === 'POST' || hop >= most_redirects)
+      if (!next || exchange.route.method === 'POST' || hop >= mostRedirects)
         throw new Fault('unavailable', 'the remote redirects to another address, which is not followed', {
           hint: 'create the project with the new address as remote_url',
         })

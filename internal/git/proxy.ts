@@ -4,6 +4,8 @@
 // origin only. Who holds a key and which remote a project has is left to those who are given to it.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { Transform } from 'node:stream'
+import { LRUCache } from 'lru-cache'
 import type { Credential } from '../config/models.ts'
 import { Fault, type Kind, messageOf, toFault } from '../fault.ts'
 import { createConnections } from '../lib/http-connections.ts'
@@ -13,7 +15,6 @@ import { createForward } from './forward.ts'
 import { baseOf, isProxied, routeOf, type Service, secretForms } from './remote.ts'
 import { scrubText } from './scrub.ts'
 import { createSlots } from './slots.ts'
-import { createThrottle } from './throttle.ts'
 
 /** `holder` names whose key it is: when that ends, its requests end. */
 export type Holder = { holder: string; allowed: readonly Service[] }
@@ -38,13 +39,15 @@ export interface GitProxy {
   close(): void
 }
 
-const silence_ms = 120_000
+const silenceMs = 120_000
 /** However steadily a remote sends, this is the end of it. */
-const longest_ms = 60 * 60_000
-const at_once = 16
-const patience_ms = 120_000
+const longestMs = 60 * 60_000
+const atOnce = 16
+const patienceMs = 120_000
 const remembered = 1000
-const bytes_per_second = 64 * 1024 * 1024
+const throttled = 10_000
+const burstMs = 100
+const bytesPerSecond = 64 * 1024 * 1024
 
 // Git shows the text of a refusal, except with 401, where it asks for a password instead.
 const statusOf: Record<Kind, number> = {
@@ -62,17 +65,37 @@ const statusOf: Record<Kind, number> = {
 const bearer = (request: IncomingMessage): string | undefined =>
   /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1]
 
+/**
+ * Limits the rate of one container's git traffic, all requests and both directions together: forwarding bytes takes time on
+ * the server's event loop, which all containers share.
+ */
+export function createThrottle(bytes_per_second: number, now: () => number = () => performance.now()) {
+  /** By container: until when what it has moved takes, at this rate. */
+  const busy_until = new LRUCache<string, number>({ max: throttled })
+
+  return (project_id: string): Transform =>
+    new Transform({
+      transform(chunk: Buffer, _encoding, done) {
+        const begin = Math.max(now(), busy_until.get(project_id) ?? 0)
+        busy_until.set(project_id, begin + (chunk.length / bytes_per_second) * 1000)
+        const wait_ms = begin - now() - burstMs
+        if (wait_ms <= 0) done(null, chunk)
+        else setTimeout(done, wait_ms, null, chunk)
+      },
+    })
+}
+
 export function createGitProxy(deps: GitProxyDeps): GitProxy {
   const { log } = deps
   const connections = createConnections()
-  const slots = createSlots(at_once, patience_ms)
-  const forward = createForward({ silence_ms: deps.silence_ms ?? silence_ms })
-  const throttle = createThrottle(bytes_per_second)
+  const slots = createSlots(atOnce, patienceMs)
+  const forward = createForward({ silence_ms: deps.silence_ms ?? silenceMs })
+  const throttle = createThrottle(bytesPerSecond)
   const warn = createThrottledWarn(log)
   /** By holder: what ends its requests. */
   const under_way = new Map<string, Set<AbortController>>()
   /** Where a remote redirected to, on its own origin: later requests of the same command go there. */
-  const moved = new Map<string, { remote_url: string; base: URL }>()
+  const moved = new LRUCache<string, { remote_url: string; base: URL }>({ max: remembered })
   const server = createServer({ noDelay: true, requestTimeout: 0 })
 
   function baseFor(project_id: string, remote_url: string): URL {
@@ -81,10 +104,8 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
   }
 
   function remember(project_id: string, remote_url: string, base: URL): void {
-    moved.delete(project_id)
-    if (base.href === baseOf(remote_url).href) return
-    if (moved.size >= remembered) moved.delete(moved.keys().next().value!)
-    moved.set(project_id, { remote_url, base })
+    if (base.href === baseOf(remote_url).href) moved.delete(project_id)
+    else moved.set(project_id, { remote_url, base })
   }
 
   /** Ends with the response, with the holder's key, and after the longest time; whichever comes first. */
@@ -93,8 +114,8 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
     const mine = under_way.get(holder) ?? new Set()
     under_way.set(holder, mine.add(leave))
     const timer = setTimeout(
-      () => leave.abort(new Fault('timeout', `the request took longer than ${longest_ms / 60_000} minutes`)),
-      longest_ms,
+      () => leave.abort(new Fault('timeout', `the request took longer than ${longestMs / 60_000} minutes`)),
+      longestMs,
     ).unref()
     const onClose = () => leave.abort(new Fault('unavailable', 'the client closed the connection'))
     response.once('close', onClose)

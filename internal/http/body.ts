@@ -50,10 +50,10 @@ const worthMeasuring = 2 * valuesAtOnce
 export function boundBody(rate: Rate, caller: Caller, body: Uint8Array): void {
   if (body.length < worthMeasuring) return
   // What is measured is ASCII, and no byte of another character looks like it.
-  const { things, commas } = measureJson(
+  const { containers, commas } = measureJson(
     Buffer.from(body.buffer, body.byteOffset, body.length).toString('latin1'),
     jsonBounds.values,
   )
-  const cost = Math.floor((things + commas) / valuesAtOnce) * requestsPerThousand
+  const cost = Math.floor((containers + commas) / valuesAtOnce) * requestsPerThousand
   if (cost > 0) bounded(rate, rateKey(caller), 'this token sends too much JSON', cost)
 }

@@ -1,9 +1,9 @@
 // Deadlines on our side for whatever waits for another process: one that hangs keeps no deadline of its own. One timer
 // looks at all of them, so that a request costs no timer.
 
-const every_ms = 250
+const everyMs = 250
 /** The timer was late by so much: the process was stopped, or its event loop was blocked. */
-const stopped_ms = 1_000
+const stoppedMs = 1_000
 
 type Waiting = { due: number; expire: () => void }
 
@@ -13,14 +13,14 @@ export function createDeadlines() {
 
   const timer = setInterval(() => {
     const now = performance.now()
-    const late = now - last - every_ms
+    const late = now - last - everyMs
     last = now
     for (const one of waiting)
-      if (late > stopped_ms)
+      if (late > stoppedMs)
         // Answers may lie in the sockets unread: the time in which nobody could read them does not count.
         one.due += late
       else if (one.due <= now) one.expire()
-  }, every_ms).unref()
+  }, everyMs).unref()
 
   return {
     /**

@@ -5,9 +5,9 @@ import { type Fault, messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { Deadlines } from './deadlines.ts'
 
-const every_ms = 2_000
+const everyMs = 2_000
 /** While it does not answer: it is to be used again as soon as it does. */
-const retry_ms = 500
+const retryMs = 500
 
 export type Heartbeat = {
   /** It answered something else: it does not hang, however long the question of a beat takes. */
@@ -88,10 +88,10 @@ export function createHeartbeat(options: {
     async run(signal) {
       while (!signal.aborted) {
         const wait = await check().then(
-          () => every_ms,
+          () => everyMs,
           (error: unknown) => {
             log.debug(`failed to ask ${what}`, { reason: messageOf(error) })
-            return retry_ms
+            return retryMs
           },
         )
         await pause(wait, undefined, { signal, ref: false }).catch(() => undefined)

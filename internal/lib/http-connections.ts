@@ -3,9 +3,9 @@
 // so loses all its connections, and gets none for a moment.
 import type { Socket } from 'node:net'
 
-const barred_ms = 10_000
+const barredMs = 10_000
 /** More than one, so that a request which overtakes the end of the last answer is nobody's fault. */
-const most_ahead = 4
+const mostAhead = 4
 
 export function createConnections(now: () => number = () => performance.now()) {
   const projects = new WeakMap<Socket, string>()
@@ -14,7 +14,7 @@ export function createConnections(now: () => number = () => performance.now()) {
   const under_way = new WeakMap<Socket, number>()
 
   function bar(project_id: string): void {
-    barred.set(project_id, now() + barred_ms)
+    barred.set(project_id, now() + barredMs)
     for (const socket of open.get(project_id) ?? []) socket.destroy()
   }
 
@@ -41,7 +41,7 @@ export function createConnections(now: () => number = () => performance.now()) {
       const project_id = projects.get(socket)
       if (project_id === undefined || socket.destroyed) return undefined
       const ahead = under_way.get(socket) ?? 0
-      if (ahead === most_ahead) {
+      if (ahead === mostAhead) {
         bar(project_id)
         return undefined
       }

@@ -32,3 +32,23 @@ test('whoever has the turn can be asked to give up', async () => {
   serial.interrupt('a', new Error('deleted'))
   await expect(work).rejects.toThrow('deleted')
 })
+
+test('a failure is reported to its own caller only, and the next task of the key runs', async () => {
+  const serial = createKeyedQueue()
+  const gate = Promise.withResolvers<void>()
+  const order: string[] = []
+  const first = serial('a', async () => {
+    await gate.promise
+    order.push('first')
+    throw new Error('failed')
+  })
+  const second = serial('a', async () => {
+    order.push('second')
+    return 'result'
+  })
+  await serial('b', async () => void order.push('other'))
+  gate.resolve()
+  await expect(first).rejects.toThrow('failed')
+  expect(await second).toBe('result')
+  expect(order).toEqual(['other', 'first', 'second'])
+})

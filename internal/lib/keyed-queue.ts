@@ -5,6 +5,8 @@ export type KeyedQueue = {
   busy(key: string): boolean
   /** Asks whoever has the turn to give up; what waits keeps its place. */
   interrupt(key: string, reason: Error): void
+  /** Resolves when all work that is queued now has ended. */
+  settled(): Promise<void>
 }
 
 export function createKeyedQueue(): KeyedQueue {
@@ -35,5 +37,6 @@ export function createKeyedQueue(): KeyedQueue {
   return Object.assign(serial, {
     busy: (key: string) => tails.has(key),
     interrupt: (key: string, reason: Error) => turns.get(key)?.abort(reason),
+    settled: async () => void (await Promise.allSettled(tails.values())),
   })
 }

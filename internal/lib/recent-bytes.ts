@@ -1,9 +1,9 @@
 // How much somebody sent lately. Who sends little is calm, and is served before those who send a lot: nobody stays calm
 // by sending a lot in small pieces. What an agent says in a conversation is little.
-const HALF_LIFE_MS = 1000
-const CALM_BYTES = 32 * 1024
+const halfLifeMs = 1000
+const calmBytes = 32 * 1024
 /** At once. */
-export const CALM_BATCH_BYTES = 16 * 1024
+export const calmBatchBytes = 16 * 1024
 
 export type RecentBytes = {
   add(bytes: number): void
@@ -17,7 +17,7 @@ export function createRecentBytes(now: () => number = () => performance.now()): 
   let at = now()
   const lately = (): number => {
     const time = now()
-    sent *= 0.5 ** ((time - at) / HALF_LIFE_MS)
+    sent *= 0.5 ** ((time - at) / halfLifeMs)
     at = time
     return sent
   }
@@ -25,6 +25,6 @@ export function createRecentBytes(now: () => number = () => performance.now()): 
     add(bytes) {
       sent = lately() + bytes
     },
-    calmWith: (bytes) => bytes <= CALM_BATCH_BYTES && lately() + bytes <= CALM_BYTES,
+    calmWith: (bytes) => bytes <= calmBatchBytes && lately() + bytes <= calmBytes,
   }
 }

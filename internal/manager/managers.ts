@@ -1,52 +1,25 @@
-// The rules, together: what the tools may ask for. Rooms below are given; nothing here knows HTTP, MCP or argv.
-import { createHash } from 'node:crypto'
-import { createRate } from '../auth/rate.ts'
-import { createSessionKeys, sessionSecret } from '../auth/session-keys.ts'
-import type { Config, Credential } from '../config/load.ts'
-import { Fault, messageOf } from '../fault.ts'
-import { createTrash } from '../files/trash.ts'
-import { createKeyedQueue } from '../lib/keyed-queue.ts'
-import { createThrottledWarn } from '../lib/throttled-log.ts'
-import type { Log } from '../log.ts'
-import { isFinal } from '../protocol/session-status.ts'
+// The managers together: the rules behind the tools. Built in one direction, each from those above it; what happens in a
+// later one reaches an earlier one by subscription (`listeners`, `requests`). Nothing here knows HTTP, MCP or argv.
 import type { DroidSide } from '../relay/droid-side.ts'
-import { createRelay, type Relay } from '../relay/relay.ts'
-import { onRequestPath } from '../relay/request-path.ts'
-import type { Runtime } from '../runtime/runtime.ts'
-import type { Store } from '../store/open.ts'
 import { beginDroidCall } from '../store/rows/callers.ts'
-import { allProjects, runningAmong } from '../store/rows/projects.ts'
 import { projectsWithProcesses } from '../store/rows/session/memory.ts'
-import { preparingProjects } from '../store/rows/workspaces.ts'
 import { createAudit } from './access/audit.ts'
-import { createTokens, tellTokenChange } from './access/tokens.ts'
+import { createTokens } from './access/tokens.ts'
 import { createCallerRequests } from './caller/requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller/tools.ts'
-import { type ClientInContainer, type Containers, createContainers } from './container/containers.ts'
-import { createContainerEnds } from './container/ends.ts'
+import { createFoundation, type FoundationDeps } from './composition/foundation.ts'
+import { createHosting } from './composition/hosting.ts'
+import { createSessionParts } from './composition/session-parts.ts'
+import type { ClientInContainer } from './container/containers.ts'
 import { createPause } from './container/pause.ts'
 import { createReconcile } from './container/reconcile.ts'
-import { createSupervision } from './container/supervision.ts'
 import { createUnsupervised } from './container/unsupervised.ts'
-import { containerUser } from './container/user.ts'
-import { createDiskWatch } from './disk/watch.ts'
-import { createEventLog } from './events/event-log.ts'
+import { createUplink } from './container/uplink.ts'
 import type { Committed } from './events/log-writer.ts'
-import type { Poison } from './events/poison.ts'
 import { createStorageGuard } from './events/session-storage.ts'
-import { createWake } from './events/wake.ts'
-import { createAttached } from './exec/attached.ts'
-import { createDetached, type Detached } from './exec/detached.ts'
-import { createReadOutput } from './exec/output.ts'
-import { createSupervised, type SupervisorOf } from './exec/supervised.ts'
-import { createAdmission } from './memory/admission.ts'
-import { createHibernation } from './memory/hibernation.ts'
-import { createMeasuredMemory } from './memory/measured.ts'
-import { createModelUse, providerOf } from './model/model-use.ts'
+import { createExecRecords } from './exec/records.ts'
 import { createProjectCreation } from './project/creation.ts'
-import { createGitUse } from './project/git-use.ts'
 import { createGrants } from './project/grants.ts'
-import { createLimits } from './project/limits.ts'
 import { createOptions } from './project/options.ts'
 import { createProjects } from './project/projects.ts'
 import type { ScheduledCall } from './schedule/run.ts'
@@ -54,40 +27,25 @@ import { createScheduler } from './schedule/scheduler.ts'
 import { createSchedules } from './schedule/schedules.ts'
 import { createScheduleTimes } from './schedule/times.ts'
 import { createApprovals } from './session/approvals.ts'
-import { createDispatch, type Dispatch } from './session/dispatch.ts'
-import { createIdentities, type Identity } from './session/identity.ts'
-import { createPreviousRuns } from './session/previous-run.ts'
-import { createSessions } from './session/sessions.ts'
+import { createSessionEnds } from './session/ends.ts'
+import type { Identity } from './session/identity.ts'
 import { createSessionWait } from './session/wait.ts'
 import { createChanges } from './workspace/changes.ts'
-import { createClone } from './workspace/clone.ts'
-import { createDirectories } from './workspace/directories.ts'
-import { layoutOf } from './workspace/layout.ts'
-import { createWorkspaces } from './workspace/workspaces.ts'
 
-export type ManagersDeps = {
-  home: string
+export type ManagersDeps = FoundationDeps & {
   version: string
-  config: Config
-  credentials: ReadonlyMap<string, Credential>
-  store: Store
-  poison: Poison
-  runtime: Runtime
   client: ClientInContainer
-  log: Log
-  /** What is remembered of tokens, or of those that were minted through these sessions. */
-  forgetTokens: (session_ids?: ReadonlySet<string>) => void
-  /** What droids may call; it ends in the one door, which stands above. */
+  /** The calls of droids; they end in the door, which is above. */
   droid: DroidSide<Identity>['droid']
-  /** What schedules may call; it ends in the same door. */
+  /** The calls of schedules; they end in the same door. */
   scheduled: ScheduledCall
   schema: SchemaCheck
-  /** Told of everything that was committed to the event log. */
+  /** Called with everything that is committed to the event log. */
   onCommit: ((committed: Committed) => void)[]
 }
 
-/** A session never changes its project, and one that is gone is found to be so by whoever asks for more. */
-function remembered(projectOf: (id: string) => Promise<string | undefined>) {
+/** A session never changes its project. One that is deleted since is found to be missing by the action itself. */
+function cached(projectOf: (id: string) => Promise<string | undefined>) {
   const known = new Map<string, string>()
   return async (id: string): Promise<string | undefined> => {
     const found = known.get(id) ?? (await projectOf(id))
@@ -98,248 +56,57 @@ function remembered(projectOf: (id: string) => Promise<string | undefined>) {
   }
 }
 
-/** Whose project an id belongs to, or projects; the door asks before it decides. */
+/** The projects that an id of a call belongs to; the door checks the caller's scope against them. */
 type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
 
-const firstRequestMs = 10_000
-/** A heavier message of a droid counts as several. */
-const messageWeight = 16 * 1024
-
 export function createManagers(deps: ManagersDeps) {
-  const { store, runtime, config, credentials, log } = deps
-  const layout = layoutOf(deps.home)
-  const serial = createKeyedQueue()
-  const wake = createWake()
-  const previousRuns = createPreviousRuns()
-  const secret = sessionSecret(deps.home)
-  const keys = createSessionKeys(secret)
-  const identities = createIdentities({ store, keys, forgetTokens: deps.forgetTokens })
-  const forget = (): void => {
-    deps.forgetTokens()
-    identities.forget()
-  }
-  const owner = containerUser(config.container_uid, {
-    uid: process.getuid?.() ?? 0,
-    gid: process.getgid?.() ?? 0,
-  })
-  const storage = createStorageGuard({
-    store,
-    config,
-    log,
-    change: () => sessions.change,
-    forget: forgetSessions,
-  })
-  const events = createEventLog({
-    store,
-    wake,
-    listeners: [
-      identities.onCommit,
-      storage,
-      (committed) => admission.onCommit(committed),
-      (committed) => git.onCommit(committed),
-      ...deps.onCommit,
-      forgetRequests,
-    ],
-    poison: deps.poison,
-    session_mb: config.limits.session_mb,
-  })
-  /** Nobody waits for what the droid of a session that is over had asked for. */
-  function forgetRequests({ rows }: Committed): void {
-    for (const { id } of rows.filter(({ status }) => isFinal(status)))
-      callerRequests
-        .cancelAll(id)
-        .catch((error: unknown) => log.warn('requests stay open', { session_id: id, error }))
-  }
-  /** Projects whose remote is not cloned yet. */
-  const preparing = new Set<string>()
+  const { store, config, log } = deps
+  const base = createFoundation(deps)
+  const { identities, events } = base
+
+  // What connections from containers need.
   const callerTools = createCallerTools({ store, schema: deps.schema })
   const callerRequests = createCallerRequests({ store, events, tools: callerTools, log })
-  const trash = createTrash({ directory: layout.trash, log })
-  const directories = createDirectories({ layout, owner, trash, log })
-  const common = {
-    store,
-    runtime,
-    config,
-    credentials,
-    layout,
-    directories,
-    serial,
-    owner,
-    log,
-    keys,
-    events,
-    wake,
-    preparing,
-  }
-  const soon = (project_id: string): void => dispatch.soon(project_id)
-  const disk = createDiskWatch({
-    ...common,
-    stop: async (project_id, reason) => {
-      // A start may be cloning for minutes.
-      serial.interrupt(project_id, new Fault('exhausted', reason))
-      await sessions.failAll(project_id, reason)
-      await containers.stop(project_id, 1)
-    },
-  })
-
-  const ends = createContainerEnds(common)
-  const pause = createPause({ ...common, projects: () => projects, soon })
-  const measured = createMeasuredMemory({ relay: () => relay, paused: pause.is, log })
-  const admission = createAdmission({ ...common, measured, change: () => sessions.change, soon })
-  const hibernation = createHibernation({ ...common, change: () => sessions.change, soon })
-
-  const projects = createProjects({
-    ...common,
-    regrant: createGrants({
-      ...common,
-      forget: async () => {
-        forget()
-        await tellTokenChange(store)
-      },
-    }).change,
-    beforeDelete: [
-      async (project_id) => await relay.close(project_id),
-      async (project_id) => await execs.lose(project_id, 'the project was deleted'),
-    ],
-    afterDelete: [forget],
-  })
-  const workspaces = createWorkspaces({
-    ...common,
-    projects,
-    clone: (project_id, remote_url, signal) => clone(project_id, remote_url, signal),
-    supervisorOf: (project_id, signal) => supervisorOf(project_id, signal),
-    disk,
-    inUse: (project_id, id) => sessions.inUse(project_id, id),
-  })
-  const sessions = createSessions({
-    ...common,
-    projects,
-    workspaces,
-    callerTools,
-    admission,
-    measured,
-    paused: pause.is,
-    openRequests: callerRequests.shown,
-    requireFree: disk.requireFree,
-    soon,
-    first: (command, row) => dispatch.first(command, row),
-    toolsChanged: (project_id, session_id) => {
-      callerTools.changed(session_id)
-      relay.toolsChanged(project_id, session_id)
-    },
-    forget: forgetSessions,
-  })
-  /** Ends what is left of sessions in their container, and removes their journals. */
-  function forgetSessions(project_id: string, ids: string[]): void {
-    for (const session_id of ids)
-      relay
-        .supervisor(project_id)
-        ?.send('forget', { session_id })
-        // It learns at its next hello that nobody knows the session.
-        .catch((error: unknown) =>
-          log.debug('a session is not forgotten yet', { session_id, reason: messageOf(error) }),
-        )
-  }
-  const fail = async (session_id: string, reason: string) => await sessions.over(session_id, 'failed', reason)
-  const { per_container_per_second: per_second, per_container_burst: burst } = config.rate
-  const messages = createRate({ per_second, burst })
-  const warn = createThrottledWarn(log)
-  const pace = (project_id: string, weight: number): number => {
-    const taken = messages.take(project_id, 1 + Math.floor(weight / messageWeight))
-    return taken.ok ? 0 : Math.ceil(taken.retry_after_seconds * 1000)
-  }
-  const relay: Relay = createRelay<Identity>({
+  const ends = createSessionEnds(base)
+  const execRecords = createExecRecords(base)
+  const pause = createPause(base)
+  const uplink = createUplink({
+    base,
     version: deps.version,
-    log,
-    pace,
-    heartbeat_ms: config.heartbeat_seconds * 1000,
-    paused: pause.is,
-    watch: (project_id) => ({
-      isSuspect: (key) => deps.poison.isSuspect(project_id, key),
-      begin: (request) => deps.poison.begin({ project_id, ...request }),
-    }),
-    handlers: {
-      ...createSupervision({
-        ...common,
-        previousRuns,
-        execs: () => execs,
-        soon,
-        fail,
-        outdated: (project_id, protocol) =>
-          warn(project_id, 'a container has a client of another protocol version: restart it', {
-            project_id,
-            protocol,
-          }),
-      }),
-      authenticate: identities.identify,
-      droid: deps.droid,
-    },
-    http: (project_id, socket) =>
-      onRequestPath(socket, { prefix: '/git/', silence_ms: firstRequestMs }, (to_git) =>
-        (to_git ? git : models).accept(project_id, socket),
-      ),
-  })
-  const git = createGitUse({ ...common, projects, identify: identities.identify, pace })
-  const supervisorOf: SupervisorOf = createSupervised({ relay, runtime, paused: pause })
-  const clone = createClone({ supervisorOf, git })
-  const models = createModelUse({
-    ...common,
-    sessions,
-    home: createHash('sha256').update('spending').update(secret).digest('hex').slice(0, 32),
-    identify: identities.identify,
-    pace,
-  })
-  const containers: Containers = createContainers({
-    ...common,
-    projects,
-    client: deps.client,
-    prepare: workspaces.prepare,
-    unprepared: workspaces.unprepared,
-    listen,
+    pause,
     ends,
-    paused: pause,
-    requireFree: disk.requireFree,
-    onStop: async (project_id) => {
-      await sessions.failAll(project_id, 'the container was stopped')
-      await execs.lose(project_id, 'the container was stopped')
-      await workspaces.unprepared(project_id)
-    },
+    execs: execRecords,
+    droid: deps.droid,
   })
-  const attached = createAttached({ ...common, git, supervisor: relay.supervisor, supervisorOf, containers })
-  const execs: Detached = createDetached({
-    ...common,
-    projects,
-    relay,
-    supervisorOf,
-    attached,
-    git,
-    readOutput: createReadOutput(common),
+  const { relay, listen, git, models } = uplink
+
+  // Projects and their containers.
+  const projects = createProjects({
+    ...base,
+    regrant: createGrants({ ...base, forget: base.forgetEverywhere }).change,
+    beforeDelete: [
+      relay.close,
+      async (project_id) => await execRecords.lose(project_id, 'the project was deleted'),
+    ],
+    afterDelete: [base.forget],
   })
-  async function listen(project_id: string): Promise<void> {
-    await relay.open(project_id, { directory: layout.socketDir(project_id), ...owner })
-  }
-  const dispatch: Dispatch = createDispatch({
-    ...common,
-    poison: deps.poison,
-    previousRuns,
-    relay,
-    supervisorOf,
-    containers,
-    fail,
-    finish: async ({ session_id, payload }) => {
-      const { status = 'completed', reason = 'ended' } = payload as {
-        status?: 'completed' | 'cancelled'
-        reason?: string
-      }
-      await sessions.over(session_id, status, reason)
-    },
-    restart: sessions.restart,
-    hibernated: hibernation.done,
-    paused: pause.is,
-    preparing: (project_id) => preparing.has(project_id),
-    provider: async (project_id, droid) =>
-      droid === 'shell' ? undefined : providerOf(common, await projects.require(project_id), droid),
-  })
+  const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
+  const { containers, disk, workspaces, attached, execs } = hosting
+
+  // Sessions.
+  const sessionParts = createSessionParts({ base, uplink, ends, pause, hosting, callerTools, callerRequests })
+  const { sessions, dispatch, admission, hibernation, measured } = sessionParts
+  const approvals = createApprovals({ ...base, sessions })
+  base.listeners.push(
+    identities.onCommit,
+    createStorageGuard({ ...base, change: () => base.change, forget: uplink.forgetSessions }),
+    admission.onCommit,
+    git.onCommit,
+    ...deps.onCommit,
+    callerRequests.onCommit,
+  )
+
+  // Schedules.
   const scheduler = createScheduler({
     store,
     log,
@@ -358,45 +125,43 @@ export function createManagers(deps: ManagersDeps) {
     scheduler,
     history_days: config.schedules.history_days,
   })
+
   const audit = createAudit(store.db, log)
   const reconcile = createReconcile({
-    ...common,
+    ...base,
     projects,
     containers,
-    ends,
+    ends: hosting.containerEnds,
     paused: pause,
     listen,
-    preparing: (project_id) => preparing.has(project_id),
-    unprepared: workspaces.unprepared,
+    unprepared: hosting.unprepared,
     every_seconds: config.reconcile_seconds,
     also: [
       // In the background: the other sweeps do not wait for large trees.
-      async () => void trash.sweep(),
+      async () => void base.trash.sweep(),
       dispatch.sweep,
       sessions.endIdle,
       async () => measured.sweep(await projectsWithProcesses(store.db)),
       hibernation.sweep,
       admission.sweep,
       callerRequests.expire,
-      execs.sweep,
-      createUnsupervised({ ...common, relay, containers, sessions }),
+      execRecords.sweep,
+      createUnsupervised({ ...base, relay, containers, ends }),
       async () => await audit.expire(config.audit_days),
-      // A statement of a previousRuns process may be executed after this one has started.
+      // A statement of a previous process may be executed after this one has started.
       audit.settleAbandoned,
       schedules.expire,
       models.sweep,
     ],
     onGivenUp: async (project_id, reason) => {
-      await sessions.failAll(project_id, reason)
-      await execs.lose(project_id, reason)
+      await ends.failAll(project_id, reason)
+      await execRecords.lose(project_id, reason)
     },
   })
-  const approvals = createApprovals({ store, sessions, soon })
 
-  let listening = false
   const owners: Record<string, Owner> = {
     project_id: { what: 'project', projectOf: async (id) => id },
-    session_id: { what: 'session', projectOf: remembered(sessions.projectOf) },
+    session_id: { what: 'session', projectOf: cached(sessions.projectOf) },
     approval_id: { what: 'approval', projectOf: approvals.projectOf },
     schedule_id: { what: 'schedule', projectOf: schedules.projectsOf },
     exec_id: { what: 'command', projectOf: execs.projectOf },
@@ -412,7 +177,7 @@ export function createManagers(deps: ManagersDeps) {
     pause,
     workspaces,
     sessions,
-    sessionWait: createSessionWait({ sessions, events, wake }),
+    sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,
     approvals,
     callerTools,
@@ -426,38 +191,20 @@ export function createManagers(deps: ManagersDeps) {
     audit,
     reconcile,
     disk,
-    tokens: createTokens({ store, requireProject: projects.require, forget }),
+    tokens: createTokens({ store, requireProject: projects.require, forget: base.forget }),
     changes: createChanges(workspaces),
-    options: createOptions({ config, credentials, runtime }),
-    limits: createLimits({ store, config, projects, sessions }),
+    options: createOptions(base),
+    limits: projects.limits,
     exec_output_bytes: config.exec_output_bytes,
-    /** The sockets of all containers that may still run, so that their supervisors find us at once. */
-    async listen() {
-      listening = false
-      for (const project_id of await preparingProjects(store.db)) preparing.add(project_id)
-      for (const project of await allProjects(store.db))
-        if (project.wanted === 'running' && !project.deleting_at) await listen(project.id)
-      await pause.load()
-      listening = true
-    },
-    async relayReady() {
-      if (!listening) throw new Fault('unavailable', 'the sockets of the containers are not open yet')
-    },
-    /**
-     * What hangs although the server can do its work, in words that may be shown without a token. It is no reason to be not
-     * ready: every tenant can stop its own supervisor.
-     */
-    async degraded(): Promise<string[]> {
-      const ids = relay.unresponsive()
-      const hanging = ids.length === 0 ? 0 : await runningAmong(store.db, ids)
-      return hanging === 0 ? [] : [`relay: the supervisors of ${hanging} containers do not answer`]
-    },
+    listen: uplink.listenAll,
+    relayReady: uplink.requireReady,
+    degraded: uplink.degraded,
     async close() {
       await scheduler.close()
       await times.close()
       await reconcile.close()
       await admission.close()
-      await trash.close()
+      await base.trash.close()
       await disk.close()
       await dispatch.close()
       await relay.dispose()

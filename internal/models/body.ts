@@ -3,9 +3,9 @@
 import type { IncomingMessage } from 'node:http'
 import { Fault } from '../fault.ts'
 
-const largest_bytes = 64 * 1024 * 1024
-const longest_ms = 60_000
-const piece_bytes = 256 * 1024
+const largestBytes = 64 * 1024 * 1024
+const longestMs = 60_000
+const pieceBytes = 256 * 1024
 
 /** Copies what comes into pieces; what a sender only announces takes no memory beyond one. */
 function createPieces(announced: number) {
@@ -17,7 +17,7 @@ function createPieces(announced: number) {
       for (let from = 0; from < part.length; ) {
         const last = pieces.at(-1)
         if (!last || used === last.length) {
-          pieces.push(Buffer.allocUnsafeSlow(Math.min(piece_bytes, Math.max(left, part.length - from))))
+          pieces.push(Buffer.allocUnsafeSlow(Math.min(pieceBytes, Math.max(left, part.length - from))))
           used = 0
           continue
         }
@@ -44,12 +44,12 @@ export async function wholeBody(request: IncomingMessage, hold: (bytes: number) 
   const pieces = createPieces(Number(request.headers['content-length']) || 0)
   let held = 0
   // It comes from a process beside us: whoever takes longer holds room that others want.
-  const late = setTimeout(() => request.destroy(), longest_ms)
+  const late = setTimeout(() => request.destroy(), longestMs)
   try {
     for await (const part of request as AsyncIterable<Buffer>) {
       held += part.length
-      if (held > largest_bytes)
-        throw new Fault('invalid', `the request is larger than ${largest_bytes / 1024 / 1024} MiB`)
+      if (held > largestBytes)
+        throw new Fault('invalid', `the request is larger than ${largestBytes / 1024 / 1024} MiB`)
       hold(part.length)
       pieces.add(part)
     }
@@ -57,4 +57,34 @@ export async function wholeBody(request: IncomingMessage, hold: (bytes: number) 
     clearTimeout(late)
   }
   return pieces.get()
+}
+
+const containerBytes = 256 * 1024 * 1024
+
+export type Hold = { add(bytes: number): void } & Disposable
+
+/** Bounds the bytes of all bodies that the requests of one container hold together. */
+export function createHolds(most = containerBytes): (project_id: string) => Hold {
+  const held = new Map<string, number>()
+  const change = (project_id: string, bytes: number) => {
+    const now = (held.get(project_id) ?? 0) + bytes
+    if (now > 0) held.set(project_id, now)
+    else held.delete(project_id)
+    return now
+  }
+  return (project_id) => {
+    let mine = 0
+    return {
+      add(bytes) {
+        mine += bytes
+        if (change(project_id, bytes) > most)
+          throw new Fault(
+            'unavailable',
+            `the requests of this container are larger than ${most / 1024 / 1024} MiB together`,
+            { hint: 'wait for those that are under way', retry_after_seconds: 1 },
+          )
+      },
+      [Symbol.dispose]: () => void change(project_id, -mine),
+    }
+  }
 }

@@ -15,9 +15,9 @@ import { createMeter, type Elsewhere } from './usage/meter.ts'
 import { type OutputReader, readUsageHeaders } from './usage/usage.ts'
 
 /** A model that says nothing at all for this long is not going to. */
-const silence_ms = 15 * 60_000
+const silenceMs = 15 * 60_000
 /** Written at once; encrypting a long body in one go would hold up everybody. */
-const piece_bytes = 256 * 1024
+const pieceBytes = 256 * 1024
 
 /** What is looked for in an answer. */
 export type Reader = { scrubber: Scrubber; elsewhere: Elsewhere }
@@ -26,9 +26,9 @@ export type Answered = { status: number; usage: OutputReader | undefined; whole:
 /** A long body in pieces, at the pace of the provider. */
 async function write(request: ClientRequest, body: Buffer): Promise<void> {
   let from = 0
-  for (; body.length - from > piece_bytes; from += piece_bytes) {
+  for (; body.length - from > pieceBytes; from += pieceBytes) {
     if (request.destroyed) return
-    if (!request.write(body.subarray(from, from + piece_bytes)))
+    if (!request.write(body.subarray(from, from + pieceBytes)))
       await new Promise<void>((done) => request.once('drain', done).once('close', done))
   }
   request.end(body.subarray(from))
@@ -55,7 +55,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
   /** One attempt. */
   function send(to: Outgoing, body: Buffer, connected: () => void) {
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
-    const how = { method: to.method, headers: to.headers, timeout: silence_ms }
+    const how = { method: to.method, headers: to.headers, timeout: silenceMs }
     const request =
       to.url.protocol === 'https:'
         ? overHttps(to.url, { ...how, agent: secure })

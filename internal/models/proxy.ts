@@ -10,9 +10,8 @@ import { Fault, toFault } from '../fault.ts'
 import { createConnections } from '../lib/http-connections.ts'
 import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
-import { wholeBody } from './body.ts'
+import { createHolds, wholeBody } from './body.ts'
 import { createForward } from './forward.ts'
-import { createHolds } from './holds.ts'
 import type { Inspection } from './inspect/inspect.ts'
 import { createInspections } from './inspect/inspections.ts'
 import { type Credentials, requireCredential } from './providers/credentials.ts'
@@ -64,7 +63,7 @@ export interface Gateway {
 /** A long body is parsed in a thread of its own, so it weighs less than a message of the same length. */
 const bytesInWeight = 8
 
-const closing_ms = 5000
+const closingMs = 5000
 
 /** A request that was looked at, and may be sent. */
 type Ready = { to: Outgoing; body: Buffer; cost: { model: string; price: Price; worst: Worst } | undefined }
@@ -304,7 +303,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const patience = new AbortController()
       await Promise.race([
         Promise.allSettled(under_way),
-        setTimeout(closing_ms, undefined, { ref: false, signal: patience.signal }).catch(() => undefined),
+        setTimeout(closingMs, undefined, { ref: false, signal: patience.signal }).catch(() => undefined),
       ])
       patience.abort()
     },

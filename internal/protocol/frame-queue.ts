@@ -1,7 +1,7 @@
 // The frames of one connection, taken one after another: for a few milliseconds in each turn of the event loop, and no faster than the
 // pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
 
-import { costOfFrame, type FrameCost } from './frame-cost.ts'
+import { costOfFrame, type FrameCost } from './frame-scan.ts'
 import type { Throttle } from './throttle.ts'
 import { mustWait, waitForTurn } from './turn.ts'
 

@@ -3,8 +3,8 @@
 import { isUtf8 } from 'node:buffer'
 import { Fault } from '../fault.ts'
 
-export const FRAME_BYTES = 8 * 1024 * 1024
-const NEWLINE = 0x0a
+export const frameBytes = 8 * 1024 * 1024
+const newline = 0x0a
 const nothing = Buffer.alloc(0)
 
 export type FrameReader = {
@@ -16,7 +16,7 @@ export type FrameReader = {
   clear(): void
 }
 
-export function createFrameReader(limit = FRAME_BYTES): FrameReader {
+export function createFrameReader(limit = frameBytes): FrameReader {
   // One buffer that grows by doubling: one that sends byte by byte must not have us keep an object for each.
   let partial = nothing
   let held = 0
@@ -47,7 +47,7 @@ export function createFrameReader(limit = FRAME_BYTES): FrameReader {
       const frames: string[] = []
       let from = 0
       for (;;) {
-        const end = chunk.indexOf(NEWLINE, from)
+        const end = chunk.indexOf(newline, from)
         const piece = chunk.subarray(from, end === -1 ? chunk.length : end)
         if (held + piece.length > limit)
           throw new Fault('invalid', `a frame is longer than ${limit} bytes`, {

@@ -1,5 +1,5 @@
 // What the other side of a connection may cost us.
-import { FRAME_BYTES } from './frames.ts'
+import { frameBytes } from './frames.ts'
 
 export type PeerLimits = {
   frame_bytes: number
@@ -11,7 +11,7 @@ export type PeerLimits = {
   slow_ms: number
 }
 export const defaults: PeerLimits = {
-  frame_bytes: FRAME_BYTES,
+  frame_bytes: frameBytes,
   open_requests: 4096,
   held_bytes: 32 * 1024 * 1024,
   slow_ms: 30_000,

@@ -4,9 +4,9 @@
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
 import { createFrameQueue, type Frame } from './frame-queue.ts'
+import { requestKey } from './frame-scan.ts'
 import { createFrameReader } from './frames.ts'
 import { defaults, type PeerLimits, worthLooking } from './peer-limits.ts'
-import { requestKey } from './request-key.ts'
 import type { Throttle } from './throttle.ts'
 import { codes, fromWireError, toWireError, type WireError } from './wire.ts'
 

@@ -3,7 +3,7 @@
 import { Fault, type Kind, kinds, toFault } from '../fault.ts'
 
 /** Raised when an old client could misunderstand a new server or the other way round. */
-export const PROTOCOL_VERSION = 1
+export const protocolVersion = 1
 
 export const codes = {
   parse: -32700,
@@ -26,7 +26,7 @@ export const places = {
 export const restartedReason = 'container restarted'
 
 /** On the container's own loopback: where droids find their models. */
-export const MODELS_PORT = 4141
+export const modelsPort = 4141
 
 export type WireError = { code: number; message: string; data?: unknown }
 

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { Fault } from '../fault.ts'
 import { type DroidMethod, type DroidParams, droidHello, droidMethods } from '../protocol/messages.ts'
 import type { Call, Handlers } from '../protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../protocol/wire.ts'
+import { protocolVersion } from '../protocol/wire.ts'
 
 export type DroidSide<Identity extends { session_id: string }> = {
   /** Who holds this key in this container; throws `unauthenticated`. */
@@ -58,17 +58,13 @@ export function droidHandlers<Identity extends { session_id: string }>(options: 
     methods,
     async hello(raw: unknown) {
       const hello = parse(droidHello, raw, 'hello')
-      if (hello.protocol !== undefined && hello.protocol !== PROTOCOL_VERSION)
-        throw new Fault(
-          'conflict',
-          `client protocol ${hello.protocol}, server protocol ${PROTOCOL_VERSION}`,
-          {
-            hint: 'restart the container to get the client of this server',
-          },
-        )
+      if (hello.protocol !== undefined && hello.protocol !== protocolVersion)
+        throw new Fault('conflict', `client protocol ${hello.protocol}, server protocol ${protocolVersion}`, {
+          hint: 'restart the container to get the client of this server',
+        })
       const { session_id } = await identify(hello.api_key)
       kept_key = hello.api_key
-      return { protocol: PROTOCOL_VERSION, session_id }
+      return { protocol: protocolVersion, session_id }
     },
   }
 }

@@ -1,10 +1,12 @@
 // One listening Unix socket in a directory of its own, which is mounted into one container. The socket is never there
 // with the wrong owner or mode: it is bound under another name, made right, and then moved into place.
+
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { chmod, chown, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { Fault, messageOf } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 import { places } from '../protocol/wire.ts'
 
 export type ListenOptions = {
@@ -23,7 +25,7 @@ export type Listener = {
 }
 
 /** `sun_path` has 108 bytes, the last of them zero. */
-const PATH_BYTES = 107
+const pathBytes = 107
 
 function bind(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -44,7 +46,7 @@ function bind(server: Server, path: string): Promise<void> {
 async function ownedBy(path: string, mode: number, uid: number, gid: number): Promise<void> {
   await chmod(path, mode)
   // Without privilege the container runs as our own user, and there is nothing to hand over.
-  if (process.getuid?.() === 0) await chown(path, uid, gid)
+  if (isRoot()) await chown(path, uid, gid)
 }
 
 async function proofIn(file: string, uid: number, gid: number): Promise<Buffer> {
@@ -80,7 +82,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     // A long path is reached through an open directory, whose own name is short.
     handle = await open(directory)
     const short = `/proc/self/fd/${handle.fd}/${places.socket}.new`
-    await bind(server, Buffer.byteLength(fresh) > PATH_BYTES ? short : fresh)
+    await bind(server, Buffer.byteLength(fresh) > pathBytes ? short : fresh)
     await ownedBy(fresh, 0o600, uid, gid)
     await rename(fresh, path)
     const { ino } = await stat(path)

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createLog } from '../log.ts'
 import { createPeer, type Peer } from '../protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../protocol/wire.ts'
+import { protocolVersion } from '../protocol/wire.ts'
 import { createRelay, type Relay, type RelayHandlers } from './relay.ts'
 
 let root: string
@@ -78,7 +78,7 @@ async function dial(project_id: string): Promise<{ socket: Socket; peer: Peer }>
 async function supervisor(project_id: string): Promise<Peer> {
   const { peer } = await dial(project_id)
   const proof = readFileSync(join(root, project_id, 'proof'), 'utf8')
-  const who = { role: 'supervisor', protocol: PROTOCOL_VERSION, client_version: '1', boot_id: 'boot' }
+  const who = { role: 'supervisor', protocol: protocolVersion, client_version: '1', boot_id: 'boot' }
   await peer.request('hello', { ...who, proof, sessions: [] })
   return peer
 }

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Fault } from '../fault.ts'
 import { createLog } from '../log.ts'
 import { createPeer, type Handlers, type Peer } from '../protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../protocol/wire.ts'
+import { protocolVersion } from '../protocol/wire.ts'
 import { createRelay, type Relay, type RelayHandlers } from './relay.ts'
 
 const session_id = 'gogol_00000000000000000000'
@@ -73,7 +73,7 @@ async function dial(project: string, methods: Handlers = {}): Promise<Peer> {
 }
 const hello = (project: string, more: object = {}) => ({
   role: 'supervisor',
-  protocol: PROTOCOL_VERSION,
+  protocol: protocolVersion,
   client_version: '1',
   proof: readFileSync(join(root, project, 'proof'), 'utf8'),
   boot_id: 'boot',
@@ -106,7 +106,7 @@ test('a supervisor says hello, is the only one, takes commands and delivers even
     state: () => ({ nonsense: 1 }),
   })
   expect(await supervisor.request('hello', hello('one'))).toMatchObject({
-    protocol: PROTOCOL_VERSION,
+    protocol: protocolVersion,
     committed: { [session_id]: 4 },
   })
   const link = await waiting

@@ -11,11 +11,15 @@ import { type Call, createPeer, type Load, type Peer, type Watch } from '../prot
 import type { PeerLimits } from '../protocol/peer-limits.ts'
 import { createThrottle, type Throttle } from '../protocol/throttle.ts'
 import { type DroidSide, droidHandlers } from './droid-side.ts'
-import { onFirstByte } from './first-byte.ts'
-import { watchHeartbeat } from './heartbeat.ts'
 import { type Listener, listen } from './listen.ts'
 import { createLoadShedding } from './load-shedding.ts'
-import { type SupervisorLink, type SupervisorSide, supervisorHandlers } from './supervisor-side.ts'
+import { onFirstByte } from './sniff.ts'
+import {
+  type SupervisorLink,
+  type SupervisorSide,
+  supervisorHandlers,
+  watchHeartbeat,
+} from './supervisor-side.ts'
 
 export type RelayHandlers<Identity extends { session_id: string }> = SupervisorSide & DroidSide<Identity>
 
@@ -58,8 +62,8 @@ type Opened = {
   http: Set<Socket>
 }
 
-const CONNECTIONS = 512
-const FIRST_FRAME_MS = 10_000
+const maxConnections = 512
+const firstFrameMs = 10_000
 
 /** A supervisor that comes back does not stand in line behind its droids; whether it is one, its proof tells. */
 const isSupervisorHello = ({ text }: Frame): boolean =>
@@ -90,7 +94,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   let disposed = false
 
   function admit(project_id: string, place: Opened, socket: Socket): void {
-    if (place.connections.size >= CONNECTIONS) {
+    if (place.connections.size >= maxConnections) {
       // Those that never showed a key must not keep the others out.
       const oldest = [...place.connections].find((connection) => !connection.proven)
       if (!oldest) return void socket.destroy()
@@ -98,7 +102,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     }
     const early = setTimeout(
       () => connection.peer.close(new Fault('timeout', 'nothing was said')),
-      FIRST_FRAME_MS,
+      firstFrameMs,
     ).unref()
     const methods = {}
     let first = true
@@ -184,16 +188,16 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     const { http } = options
     if (!http) return void admit(project_id, place, socket)
     const { value: oldest } = place.silent.values().next()
-    if (oldest && place.silent.size >= CONNECTIONS) oldest.destroy()
+    if (oldest && place.silent.size >= maxConnections) oldest.destroy()
     place.silent.add(socket)
     socket.once('close', () => {
       place.silent.delete(socket)
       place.http.delete(socket)
     })
-    onFirstByte(socket, FIRST_FRAME_MS, (protocol) => {
+    onFirstByte(socket, firstFrameMs, (protocol) => {
       place.silent.delete(socket)
       if (protocol === 'frames') return void admit(project_id, place, socket)
-      if (place.http.size >= CONNECTIONS) return void socket.destroy()
+      if (place.http.size >= maxConnections) return void socket.destroy()
       place.http.add(socket)
       http(project_id, socket)
     })

@@ -17,7 +17,7 @@ import {
   supervisorHello,
 } from '../protocol/messages.ts'
 import type { Handlers, Peer, RequestOptions } from '../protocol/peer.ts'
-import { codes, PROTOCOL_VERSION, type WireError } from '../protocol/wire.ts'
+import { codes, protocolVersion, type WireError } from '../protocol/wire.ts'
 import { parse } from './droid-side.ts'
 
 export type SupervisorSide = {
@@ -52,14 +52,16 @@ export type SupervisorLink = {
   ): Promise<CommandResult<C>>
 }
 
-const ANSWER_MS = 30_000
+const intervalMs = 5_000
+const mostMissed = 3
+const answerMs = 30_000
 /** A command that ran out of its time is killed with all that it started, and what it said last is read. */
-const KILL_MS = 6_000
+const killMs = 6_000
 
 function patienceFor(command: CommandName, params: object): number {
-  if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + KILL_MS
-  if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + KILL_MS
-  return ANSWER_MS
+  if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + killMs
+  if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + killMs
+  return answerMs
 }
 
 /** What the supervisor itself answers with this kind has the answer as its cause. */
@@ -112,9 +114,9 @@ export function supervisorHandlers(options: {
   async function hello(raw: unknown) {
     const { protocol } = raw as { protocol?: unknown }
     // Asked before the shape, which another version may have changed.
-    if (typeof protocol === 'number' && protocol !== PROTOCOL_VERSION) {
+    if (typeof protocol === 'number' && protocol !== protocolVersion) {
       handlers.supervisorOutdated(project_id, protocol)
-      throw new Fault('conflict', `client protocol ${protocol}, server protocol ${PROTOCOL_VERSION}`, {
+      throw new Fault('conflict', `client protocol ${protocol}, server protocol ${protocolVersion}`, {
         hint: 'restart the container to get the client of this server',
       })
     }
@@ -145,8 +147,32 @@ export function supervisorHandlers(options: {
     })
     // After the answer is written, so that the first command never overtakes it.
     setImmediate(() => peer.open && options.seat(made))
-    return { protocol: PROTOCOL_VERSION, server_version: options.version, ...answer }
+    return { protocol: protocolVersion, server_version: options.version, ...answer }
   }
 
   return { methods, hello, seated: () => link !== undefined }
+}
+
+/** Ends the connection after so many beats without a sign of life; anything that the supervisor says is one. */
+export function watchHeartbeat(
+  { peer, send }: Pick<SupervisorLink, 'peer' | 'send'>,
+  options: {
+    interval_ms?: number
+    /** Whether its silence is somebody's wish: the container is paused. */
+    paused: () => boolean
+    on_given_up: () => void
+  },
+): void {
+  const { interval_ms = intervalMs } = options
+  let missed = 0
+  const timer = setInterval(() => {
+    missed = peer.wasSilent() && !options.paused() ? missed + 1 : 0
+    if (missed >= mostMissed) {
+      options.on_given_up()
+      return peer.close(new Fault('timeout', 'the supervisor of the container does not answer'))
+    }
+    // Whether it is answered shows at the next beat.
+    send('ping', {}, { timeout_ms: interval_ms * mostMissed }).catch(() => undefined)
+  }, interval_ms).unref()
+  void peer.closed.then(() => clearInterval(timer))
 }

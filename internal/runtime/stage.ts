@@ -3,9 +3,11 @@
 // the directories which containers get a second time, at a place of its own and with these flags, and containers get
 // them from there. A read-only bind mount of the engine would lose the flags again, so what is read-only is mounted
 // read-only here. Where that cannot be had, containers get the directories themselves.
+
 import { mkdir, readFile, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../fault.ts'
+import { isRoot } from '../lib/is-root.ts'
 import type { Log } from '../log.ts'
 import { runCommand } from './command.ts'
 import { digest } from './docker/names.ts'
@@ -107,7 +109,7 @@ export async function createStage(options: {
   /** Starts at the same time share one look: two would mount twice. */
   async function check(): Promise<void> {
     if (disabled) return
-    if (process.getuid?.() !== 0) return disable('the server is not root')
+    if (!isRoot()) return disable('the server is not root')
     checking ??= mountAll().finally(() => {
       checking = undefined
     })

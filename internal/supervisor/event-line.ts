@@ -1,13 +1,13 @@
 // An event as one line of JSON that every later station can take: bounded in length, depth and number of values, and free
-// of the two things that JSON allows and a database refuses, lone surrogates and NUL.
+// of the two containers that JSON allows and a database refuses, lone surrogates and NUL.
 import { measureJson } from '../event-loop/json-bounds.ts'
 
-const LINE_CHARS = 1024 * 1024
-const KEPT_CHARS = 16 * 1024
+const lineChars = 1024 * 1024
+const keptChars = 16 * 1024
 /** A batch of events is one frame, which holds no more than `jsonBounds` allows. */
-const LINE_VALUES = 8_000
-const LINE_DEPTH = 64
-const KEPT_DEPTH = 16
+const lineValues = 8_000
+const lineDepth = 64
+const keptDepth = 16
 
 const suspicious = /\\u(?:0000|d[89a-f])/i
 
@@ -23,7 +23,7 @@ function shortened(value: unknown, limit: number, depth = 0): unknown {
   if (typeof value === 'string')
     return value.length > limit ? `${value.slice(0, limit).toWellFormed()}…` : value
   if (typeof value !== 'object' || value === null) return value
-  if (depth === KEPT_DEPTH) return '…'
+  if (depth === keptDepth) return '…'
   if (Array.isArray(value)) return value.slice(0, 100).map((inner) => shortened(inner, limit, depth + 1))
   return Object.fromEntries(
     Object.entries(value)
@@ -33,15 +33,15 @@ function shortened(value: unknown, limit: number, depth = 0): unknown {
 }
 
 function fits(line: string): boolean {
-  if (line.length > LINE_CHARS) return false
-  const { depth, things, commas } = measureJson(line, LINE_VALUES)
-  return depth <= LINE_DEPTH && things + commas <= LINE_VALUES
+  if (line.length > lineChars) return false
+  const { depth, containers, commas } = measureJson(line, lineValues)
+  return depth <= lineDepth && containers + commas <= lineValues
 }
 
 export function encodeEvent(seq: number, event: { type: string; [field: string]: unknown }): string {
   const whole = { at: new Date().toISOString(), ...event, seq }
   let line = JSON.stringify(whole)
-  for (let limit = KEPT_CHARS; !fits(line) && limit > 16; limit /= 4)
+  for (let limit = keptChars; !fits(line) && limit > 16; limit /= 4)
     line = JSON.stringify({ ...(shortened(whole, limit) as object), truncated: true })
   if (!fits(line)) line = JSON.stringify({ seq, type: event.type, at: whole.at, truncated: true })
   if (suspicious.test(line)) line = JSON.stringify(storable(JSON.parse(line)))

@@ -55,7 +55,7 @@ export interface Journal {
   remove(): void
 }
 
-const RETRY_MS = 500
+const retryMs = 500
 
 export function openJournal(options: JournalOptions): Journal {
   const limit_bytes = options.limit_bytes ?? 64 * 1024 * 1024
@@ -144,7 +144,7 @@ export function openJournal(options: JournalOptions): Journal {
         retry = undefined
         flush()
         notice()
-      }, RETRY_MS)
+      }, retryMs)
       was_full = true
       return false
     }

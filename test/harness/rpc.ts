@@ -1,6 +1,7 @@
 // MCP by hand: one JSON-RPC request as one HTTP request, in either era. For tests that look at statuses and headers, send
 // what no client would, or send very many.
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { createParser } from 'eventsource-parser'
 
 export const eras = ['2025-11-25', '2026-07-28'] as const
 export type Era = (typeof eras)[number]
@@ -90,9 +91,10 @@ export type RpcMessage = {
 export function messageIn(reply: Reply): RpcMessage | undefined {
   if (!String(reply.headers['content-type']).startsWith('text/event-stream'))
     return reply.text === '' ? undefined : (JSON.parse(reply.text) as RpcMessage)
-  const data = reply.text.split('\n').filter((line) => line.startsWith('data: {'))
-  const line = data.findLast((one) => /"(?:result|error)":/.test(one))
-  return line === undefined ? undefined : (JSON.parse(line.slice('data: '.length)) as RpcMessage)
+  const messages: RpcMessage[] = []
+  const parser = createParser({ onEvent: ({ data }) => data && messages.push(JSON.parse(data)) })
+  parser.feed(reply.text)
+  return messages.findLast((message) => 'result' in message || 'error' in message)
 }
 
 /** The result; anything else is an error of the test. */

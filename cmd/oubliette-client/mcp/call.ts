@@ -1,12 +1,12 @@
-// One tool from a shell: `oubliette-client call TOOL JSON`. A session's own children are there for every droid, also for
-// one that may use no tool of ours: `session_message` spawns or continues one, `session_events` reads it.
+// Calls one tool from a shell: `oubliette-client call TOOL JSON`. Every droid may use its session's children, even without
+// permission for any other tool: `session_message` spawns or continues a child, `session_events` reads its events.
 import { randomUUID } from 'node:crypto'
 import { Fault, toFault } from '../../../internal/fault.ts'
 import { openLink } from './link.ts'
 import { asFailure, asToolResult, createTools, type ToolResult } from './tools.ts'
 
-const PATIENCE_MS = 30_000
-const CHILDREN = ['session_message', 'session_events']
+const connectMs = 30_000
+const childTools = ['session_message', 'session_events']
 
 function argumentsOf(text: string | undefined): Record<string, unknown> {
   let value: unknown
@@ -16,7 +16,7 @@ function argumentsOf(text: string | undefined): Record<string, unknown> {
     throw new Fault('invalid', `the arguments are not JSON: ${(error as Error).message}`)
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new Fault('invalid', 'the arguments have to be a JSON object')
+    throw new Fault('invalid', 'the arguments must be a JSON object')
   return value as Record<string, unknown>
 }
 
@@ -36,9 +36,9 @@ export async function call(args: string[], env: NodeJS.ProcessEnv, signal: Abort
       return 0
     }
     const parsed = argumentsOf(json)
-    const how = { signal, patience_ms: PATIENCE_MS }
-    if (CHILDREN.includes(name)) {
-      // A request that is sent again after a lost connection must not spawn a second child.
+    const how = { signal, patience_ms: connectMs }
+    if (childTools.includes(name)) {
+      // A request that is repeated after a lost connection must not spawn a second child.
       const once =
         name === 'session_message' && !('session_id' in parsed) ? { idempotency_key: randomUUID() } : {}
       result = asToolResult(await link.request(name, { ...once, ...parsed }, how))

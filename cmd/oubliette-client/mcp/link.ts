@@ -1,10 +1,10 @@
-// A droid's connection to the server, kept for as long as the program runs. A request outlives the connection it was
-// sent on: it is sent again on the next, with the same `call_id`, by which the server knows the call that is still open.
+// A droid's connection to the server, kept open as long as the program runs. A request survives the loss of its connection:
+// it is repeated on the next one with the same `call_id`, by which the server recognises a call that is still open.
 import { randomUUID } from 'node:crypto'
 import { Fault } from '../../../internal/fault.ts'
 import { createLog } from '../../../internal/log.ts'
 import type { Peer, Progress } from '../../../internal/protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../../../internal/protocol/wire.ts'
+import { protocolVersion } from '../../../internal/protocol/wire.ts'
 import { socketOf } from '../environment.ts'
 import { keepConnected } from '../supervise/uplink.ts'
 
@@ -16,14 +16,14 @@ export interface Link {
   ): Promise<unknown>
 }
 
-/** Refusals that dialling again does not change. */
+/** Refusals that a new connection does not change. */
 const final = new Set(['unauthenticated', 'forbidden', 'invalid', 'conflict'])
 
 export function openLink(env: NodeJS.ProcessEnv, signal: AbortSignal, on_tools_changed: () => void): Link {
   const api_key = env.OUBLIETTE_API_KEY
   if (!api_key)
     throw new Fault('unauthenticated', 'OUBLIETTE_API_KEY is not set', {
-      hint: 'only the processes of a session have a key',
+      hint: 'run this in a process of a session, which has the variable set',
     })
   let peer: Peer | undefined
   let met = false
@@ -37,13 +37,13 @@ export function openLink(env: NodeJS.ProcessEnv, signal: AbortSignal, on_tools_c
   void keepConnected({
     socket: socketOf(env),
     handlers: { tools_changed: on_tools_changed },
-    hello: () => ({ role: 'droid', protocol: PROTOCOL_VERSION, api_key }),
+    hello: () => ({ role: 'droid', protocol: protocolVersion, api_key }),
     log: createLog({ level: 'error' }),
     signal,
     connected(to) {
       peer = to
       next.resolve(to)
-      // What changed while we were away was not announced to us.
+      // Changes during the disconnection were not announced.
       if (met) on_tools_changed()
       met = true
       void to.closed.then(() => {
@@ -68,7 +68,7 @@ export function openLink(env: NodeJS.ProcessEnv, signal: AbortSignal, on_tools_c
     const timer =
       patience_ms === undefined
         ? undefined
-        : setTimeout(() => reject(new Fault('unavailable', 'the server does not answer')), patience_ms)
+        : setTimeout(() => reject(new Fault('unavailable', 'the server is unreachable')), patience_ms)
     try {
       stop.throwIfAborted()
       return await Promise.race(waits)

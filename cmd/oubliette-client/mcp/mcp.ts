@@ -1,7 +1,7 @@
-// The droid's MCP server: one list of what this session may use, calls passed on as they come. One process of a container
-// serves all its sessions (`shared.ts`), and what a droid starts only joins its stdio with that one (`mcp-bridge.sh`). Where
-// that is not possible the server runs in the process that the droid started. It then ends when its stdin does or its
-// parent is gone, so that none is left behind by an agent that died.
+// The droid's MCP server: lists the tools of this session and forwards calls. One process per container serves all its
+// sessions (`shared.ts`), and what a droid starts only connects its stdio to that process (`mcp-bridge.sh`). Where that is not
+// possible, the server runs in the process that the droid started. It then ends when its stdin ends or its parent exits, so
+// that a crashed agent leaves no process behind.
 import { Server } from '@modelcontextprotocol/server'
 import { type StdioServerHandle, StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio'
 import { Fault, toFault } from '../../../internal/fault.ts'
@@ -10,11 +10,12 @@ import { version } from '../version.ts'
 import { openLink } from './link.ts'
 import { asFailure, createTools, type Tools } from './tools.ts'
 
-/** Some agents give a call up after a minute without a sign of life. */
-const ALIVE_MS = 15_000
-export const PARENT_MS = 2000
-/** Of one droid; more are refused. */
-const CALLS_AT_ONCE = 2048
+/** Some agents cancel a call after a minute without progress. */
+const keepAliveMs = 15_000
+/** How often the parent process is checked. */
+export const parentMs = 2000
+/** Open calls of one droid; more are refused. */
+const maxOpenCalls = 2048
 
 type Calls = { open: number }
 
@@ -25,31 +26,31 @@ function makeServer(tools: Tools, calls: Calls): Server {
   )
   server.setRequestHandler('tools/list', async () => ({ tools: (await tools.list()) as never }))
   server.setRequestHandler('tools/call', async (request, context) => {
-    if (calls.open >= CALLS_AT_ONCE)
+    if (calls.open >= maxOpenCalls)
       return asFailure(
-        new Fault('exhausted', `this session has ${calls.open} calls under way`, {
-          hint: 'wait for some of them',
+        new Fault('exhausted', `this session has ${calls.open} open calls`, {
+          hint: 'wait until some of them have ended',
         }),
       ) as never
     const token = context.mcpReq._meta?.progressToken
     let step = 0
-    const tell = (update: Progress) => {
+    const report = (update: Progress) => {
       if (token === undefined) return
-      // Ours only ever grows, whatever the other side counts: that is what the protocol asks for.
+      // The protocol requires progress to increase, whatever the caller reports.
       step = Math.max(update.progress, step + 0.001)
       void context.mcpReq
         .notify({
           method: 'notifications/progress',
           params: { ...update, progress: step, progressToken: token },
         })
-        // The one who asked is gone; the call is aborted by its own signal.
+        // The droid has disconnected; its signal aborts the call.
         .catch(() => {})
     }
-    const alive = setInterval(() => tell({ progress: step, message: 'waiting' }), ALIVE_MS)
+    const alive = setInterval(() => report({ progress: step, message: 'waiting' }), keepAliveMs)
     calls.open++
     try {
       const { name, arguments: args = {} } = request.params
-      return (await tools.call(name, args, { signal: context.mcpReq.signal, on_progress: tell })) as never
+      return (await tools.call(name, args, { signal: context.mcpReq.signal, on_progress: report })) as never
     } catch (error) {
       if (context.mcpReq.signal.aborted) throw error
       return asFailure(toFault(error)) as never
@@ -64,7 +65,7 @@ function makeServer(tools: Tools, calls: Calls): Server {
 async function parentGone(signal: AbortSignal): Promise<void> {
   const parent = process.ppid
   await new Promise<void>((resolve) => {
-    const timer = setInterval(() => process.ppid !== parent && resolve(), PARENT_MS)
+    const timer = setInterval(() => process.ppid !== parent && resolve(), parentMs)
     signal.addEventListener('abort', () => resolve(), { once: true })
     process.stdin.once('end', resolve)
     process.stdin.once('close', resolve)
@@ -73,7 +74,7 @@ async function parentGone(signal: AbortSignal): Promise<void> {
   })
 }
 
-/** `env` has the key of the session and the server's socket. The connection to the server ends with the signal. */
+/** `env` holds the session's key and the server's socket. The signal closes the connection to the server. */
 export function serveSession(
   env: NodeJS.ProcessEnv,
   transport: StdioServerTransport,
@@ -81,7 +82,7 @@ export function serveSession(
 ): StdioServerHandle {
   const servers = new Set<Server>()
   const link = openLink(env, signal, () => {
-    // Nobody listens yet, or not any more: then nobody misses it.
+    // Fails before initialization and after the close, where the notification is not needed.
     for (const server of servers) void server.sendToolListChanged().catch(() => {})
   })
   const tools = createTools(link, signal)

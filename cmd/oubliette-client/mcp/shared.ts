@@ -1,29 +1,29 @@
-// The MCP server of all sessions of a container, in a process of its own. The supervisor hands it connections
-// (`supervise/mcp-listener.ts`). Each begins with one line that carries the key of its session; what the key may do is decided by the
-// server, as ever. Connections, and the bytes that are held for them, are bounded together.
+// The MCP server of all sessions of a container, in a process of its own. The supervisor passes connections to it
+// (`supervise/mcp-listener.ts`). Each begins with one line that carries the key of its session; the server decides what the key
+// permits. The number of connections and the bytes buffered for them are bounded.
 import { readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
-import { PARENT_MS, serveSession } from './mcp.ts'
+import { parentMs, serveSession } from './mcp.ts'
 
-const MOST_CONNECTIONS = 256
-const HELLO_MS = 10_000
-const HELLO_BYTES = 4096
-/** Of one request. */
-const REQUEST_BYTES = 8 * 1024 * 1024
-/** Of requests that have begun and not ended, and of answers that were not read: of one connection, and of all. */
-const ONE_BYTES = 16 * 1024 * 1024
-const ALL_BYTES = 64 * 1024 * 1024
-/** A droid with so much unread is not asked for more. */
-const UNREAD_BYTES = 1024 * 1024
-const WATCH_MS = 1000
-const IDLE_MS = 60_000
+const maxConnections = 256
+const helloMs = 10_000
+const helloBytes = 4096
+/** Size of one request. */
+const requestBytes = 8 * 1024 * 1024
+/** Bytes of incomplete requests and unread answers, per connection and in total. */
+const connectionBytes = 16 * 1024 * 1024
+const totalBytes = 64 * 1024 * 1024
+/** Requests are not read while the droid leaves this much unread. */
+const unreadBytes = 1024 * 1024
+const watchMs = 1000
+const idleMs = 60_000
 
 type Hello = { api_key: string; pid: number }
 type Connection = { socket: Socket; unfinished: number; parent: string | undefined; pid: number }
 
-/** The parent of a process; undefined if it is gone. */
+/** The parent of a process; undefined if the process has ended. */
 function parentOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
@@ -43,9 +43,9 @@ function parseHello(line: string): Hello | undefined {
   }
 }
 
-/** The first line; the rest stays in the socket. Undefined if it does not come. */
+/** Reads the first line and leaves the rest in the socket. Undefined if there is none. */
 async function readHello(socket: Socket): Promise<Hello | undefined> {
-  const deadline = setTimeout(() => socket.destroy(), HELLO_MS)
+  const deadline = setTimeout(() => socket.destroy(), helloMs)
   let wake = () => {}
   const onEvent = () => wake()
   const events = ['readable', 'end', 'close']
@@ -63,7 +63,7 @@ async function readHello(socket: Socket): Promise<Hello | undefined> {
       }
       got = Buffer.concat([got, chunk])
       const end = got.indexOf(10)
-      if (end < 0 && got.length <= HELLO_BYTES) continue
+      if (end < 0 && got.length <= helloBytes) continue
       if (end < 0) return undefined
       if (end + 1 < got.length) socket.unshift(got.subarray(end + 1))
       return parseHello(got.toString('utf8', 0, end))
@@ -74,7 +74,7 @@ async function readHello(socket: Socket): Promise<Hello | undefined> {
   }
 }
 
-/** What arrives, by whole lines: the SDK would look through an unfinished one again with every piece of it. */
+/** Emits complete lines only: the SDK would scan an incomplete line again with every chunk. */
 function readLines(socket: Socket, unfinished: (bytes: number) => void): Readable {
   const lines = new Readable({ read: () => undefined })
   let parts: Buffer[] = []
@@ -108,21 +108,22 @@ class BoundedTransport extends StdioServerTransport {
 
 export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<void> {
   const connections = new Set<Connection>()
-  let handed = 0
+  let passed = 0
   let idle_since = performance.now()
 
   const heldOf = ({ socket, unfinished }: Connection) => unfinished + socket.writableLength
   function bound(connection: Connection): void {
     const held = heldOf(connection)
-    if (held < UNREAD_BYTES) return
-    if (held > ONE_BYTES || connection.unfinished > REQUEST_BYTES) return void connection.socket.destroy()
+    if (held < unreadBytes) return
+    if (held > connectionBytes || connection.unfinished > requestBytes)
+      return void connection.socket.destroy()
     let all = 0
     let largest = connection
     for (const one of connections) {
       all += heldOf(one)
       if (heldOf(one) > heldOf(largest)) largest = one
     }
-    if (all > ALL_BYTES) largest.socket.destroy()
+    if (all > totalBytes) largest.socket.destroy()
   }
 
   async function serve(socket: Socket): Promise<void> {
@@ -145,7 +146,7 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
     const unfinished = (bytes: number) => {
       connection.unfinished = bytes
       bound(connection)
-      if (socket.writableLength < UNREAD_BYTES) return
+      if (socket.writableLength < unreadBytes) return
       socket.pause()
       socket.once('drain', () => socket.resume())
     }
@@ -154,15 +155,15 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
     serveSession(own, new BoundedTransport(socket, unfinished, () => bound(connection)), stop.signal)
   }
 
-  process.on('message', (_said, socket) => {
+  process.on('message', (_message, socket) => {
     if (!socket) return
-    handed++
+    passed++
     const connection = socket as Socket
-    if (connections.size >= MOST_CONNECTIONS) return void connection.destroy()
+    if (connections.size >= maxConnections) return void connection.destroy()
     serve(connection).catch(() => connection.destroy())
   })
 
-  // A bridge that was killed leaves processes that hold its connection open.
+  // A killed bridge leaves processes that keep its connection open.
   const watch = setInterval(
     () => {
       for (const connection of connections) {
@@ -170,9 +171,9 @@ export async function shareMcp(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
         if (connection.pid && parentOf(connection.pid) !== connection.parent) connection.socket.destroy()
       }
       if (connections.size > 0) idle_since = performance.now()
-      if (performance.now() - idle_since > IDLE_MS) process.send?.({ handed })
+      if (performance.now() - idle_since > idleMs) process.send?.({ passed })
     },
-    Math.min(WATCH_MS, PARENT_MS),
+    Math.min(watchMs, parentMs),
   )
   await new Promise<void>((resolve) => {
     process.once('disconnect', resolve)

@@ -1,5 +1,5 @@
-// The tools of this session under one name each, as a droid sees them: our own with `oubliette_` before them, callers'
-// tools and upstreams' tools by the names they come with.
+// The tools of this session as a droid sees them: Oubliette's own with the prefix `oubliette_`, tools of callers and upstreams
+// under the names they already have.
 import { Fault } from '../../../internal/fault.ts'
 import type { Progress } from '../../../internal/protocol/peer.ts'
 import type { Link } from './link.ts'
@@ -17,10 +17,10 @@ export type ToolResult = {
 }
 type Route = { method: 'oubliette_call_tool' | 'caller_tool'; tool: string }
 
-const PATIENCE_MS = 20_000
+const connectMs = 20_000
 
 export interface Tools {
-  /** As they are now. However many ask at once, the server is asked once, and once more for those who came meanwhile. */
+  /** The current list. Concurrent calls share one request; calls during a request share the next one. */
   list(): Promise<Tool[]>
   call(
     name: string,
@@ -29,7 +29,7 @@ export interface Tools {
   ): Promise<ToolResult>
 }
 
-/** What the server answered, as a tool's result: it may be one already, or plain JSON. */
+/** Converts the server's answer, which is a tool result or plain JSON, to a tool result. */
 export function asToolResult(answer: unknown): ToolResult {
   if (typeof answer === 'object' && answer !== null && Array.isArray((answer as ToolResult).content))
     return answer as ToolResult
@@ -47,7 +47,7 @@ export function asFailure(fault: Fault): ToolResult {
 const visibleName = (own: string) =>
   own.startsWith('mcp__') || own.startsWith('oubliette_') ? own : `oubliette_${own}`
 
-/** `signal` ends what is under way when the link ends. */
+/** `signal` cancels open requests when the link ends. */
 export function createTools(link: Link, signal: AbortSignal): Tools {
   let routes = new Map<string, Route>()
   let asking: Promise<Tool[]> | undefined
@@ -70,7 +70,7 @@ export function createTools(link: Link, signal: AbortSignal): Tools {
 
   async function ask(): Promise<Tool[]> {
     const toolsOf = async (method: string) => {
-      const answer = (await link.request(method, {}, { signal, patience_ms: PATIENCE_MS })) as {
+      const answer = (await link.request(method, {}, { signal, patience_ms: connectMs })) as {
         tools?: Tool[]
       }
       return answer.tools ?? []
@@ -84,7 +84,7 @@ export function createTools(link: Link, signal: AbortSignal): Tools {
       tools.push({ ...tool, name })
     }
     for (const tool of callers) {
-      // A caller's tool never takes the place of one of ours.
+      // A caller's tool never replaces one of Oubliette's own.
       if (found.has(tool.name)) continue
       found.set(tool.name, { method: 'caller_tool', tool: tool.name })
       tools.push(tool)
@@ -93,7 +93,7 @@ export function createTools(link: Link, signal: AbortSignal): Tools {
     return tools
   }
 
-  /** `oubliette_project_list` is `oubliette_project` with that action; the server takes it apart. */
+  /** `oubliette_project_list` means `oubliette_project` with that action; the server splits the name. */
   function flat(name: string): Route | undefined {
     const owner = [...routes].find(
       ([known, { method }]) => method === 'oubliette_call_tool' && name.startsWith(`${known}_`),
@@ -108,7 +108,7 @@ export function createTools(link: Link, signal: AbortSignal): Tools {
       const route = routes.get(name) ?? flat(name)
       if (!route)
         throw new Fault('not_found', `no tool "${name}"`, {
-          hint: `there are: ${[...routes.keys()].join(', ')}`,
+          hint: `available tools: ${[...routes.keys()].join(', ')}`,
         })
       return asToolResult(await link.request(route.method, { tool: route.tool, arguments: args }, options))
     },

@@ -1,17 +1,17 @@
-// The way of droids to their models: a listener on the container's loopback whose connections are joined, byte for byte,
-// with the server's socket. Nothing is understood here and nothing is kept, so it works without a network and with any
-// provider; keys and rules are the server's.
+// Connects droids to the model proxy: a listener on the container's loopback whose connections are forwarded, byte for byte, to
+// the server's socket. Nothing is parsed or stored here, so it works without a network and with any provider; the server has
+// the keys and the rules.
 import { once } from 'node:events'
 import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Log } from '../../../internal/log.ts'
-import { MODELS_PORT } from '../../../internal/protocol/wire.ts'
+import { modelsPort } from '../../../internal/protocol/wire.ts'
 
-const FIRST_MS = 20
-const LONGEST_MS = 500
-const PROBE_MS = 5000
-/** A server that is started again is back within this; until then a droid's request simply takes longer. */
-const PATIENCE_MS = 60_000
+const firstPauseMs = 20
+const maxPauseMs = 500
+const probeMs = 5000
+/** How long a droid's connection waits for the server, which may be restarting. */
+const connectMs = 60_000
 
 export type ModelsListener = { url: string; close(): void }
 
@@ -27,8 +27,8 @@ async function connect(path: string): Promise<Socket | undefined> {
 }
 
 async function dial(path: string, droid: Socket): Promise<Socket | undefined> {
-  const until = performance.now() + PATIENCE_MS
-  for (let pause_ms = FIRST_MS; !droid.destroyed; pause_ms = Math.min(pause_ms * 2, LONGEST_MS)) {
+  const until = performance.now() + connectMs
+  for (let pause_ms = firstPauseMs; !droid.destroyed; pause_ms = Math.min(pause_ms * 2, maxPauseMs)) {
     const server = await connect(path)
     if (server || performance.now() > until) return server
     await delay(pause_ms)
@@ -36,26 +36,26 @@ async function dial(path: string, droid: Socket): Promise<Socket | undefined> {
   return undefined
 }
 
-/** A process that is just being killed may still take a connection, but says nothing on it. */
+/** A process that is being killed may still accept a connection, but sends nothing. */
 async function answers(path: string): Promise<boolean> {
   const server = await connect(path)
   if (!server) return false
-  const heard = new Promise<boolean>((resolve) => {
+  const answered = new Promise<boolean>((resolve) => {
     server.once('data', () => resolve(true))
     server.once('close', () => resolve(false))
     server.once('error', () => resolve(false))
-    server.setTimeout(PROBE_MS, () => resolve(false))
+    server.setTimeout(probeMs, () => resolve(false))
   })
   server.write('HEAD / HTTP/1.1\r\nHost: models\r\nConnection: close\r\n\r\n')
-  const alive = await heard
+  const alive = await answered
   server.destroy()
   return alive
 }
 
 /**
- * When one side breaks, the other must not take it for an orderly end. A server that was killed ends its connections just
- * like one that has said all it had to say; what tells them apart is whether it still answers. Agents try again what was
- * reset, and not always what was merely cut short.
+ * A broken connection must not look like an orderly close to the other side. A killed server closes its connections just like
+ * one that has sent its whole answer; the difference is whether it still answers. Agents retry requests whose connection was
+ * reset, but not always those whose answer was cut short.
  */
 function join(path: string, droid: Socket, server: Socket): void {
   droid.pipe(server)
@@ -91,10 +91,10 @@ export async function listenForModels(path: string, log: Log): Promise<ModelsLis
     await once(server, 'listening')
   }
   try {
-    await listen(MODELS_PORT)
+    await listen(modelsPort)
   } catch (error) {
-    // Taken: outside of a container, where others run too. Droids are told the address, so any other will do.
-    log.debug('the usual port for models is taken', { error })
+    // In use, when several supervisors run outside of containers. Droids get the address, so any port works.
+    log.debug('the default port of the model listener is in use', { error })
     await listen(0)
   }
   return {

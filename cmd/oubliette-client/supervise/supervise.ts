@@ -1,14 +1,15 @@
-// The container's main process: the parent of all droids, which lives whether or not there is a server. It finds the
-// journals of before, dials, hands over what was not acknowledged, and executes commands at most once.
+// The container's main process and the parent of all droids. It runs whether or not the server is connected: it recovers
+// existing journals, connects, sends unacknowledged events, and executes each command at most once.
 import { randomUUID } from 'node:crypto'
 import { readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { exec } from '../../../internal/droid/command/exec.ts'
+import { type ExecResult, exec } from '../../../internal/droid/command/exec.ts'
 import { memoryBySession } from '../../../internal/droid/process/memory.ts'
 import { noteOutOfMemory } from '../../../internal/droid/process/out-of-memory.ts'
 import { Fault } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
+import { frameBytes } from '../../../internal/protocol/frames.ts'
 import type {
   ExecCommand,
   ExecKill,
@@ -18,27 +19,44 @@ import type {
   StartSession,
 } from '../../../internal/protocol/messages.ts'
 import type { Handlers, Peer } from '../../../internal/protocol/peer.ts'
-import { PROTOCOL_VERSION } from '../../../internal/protocol/wire.ts'
+import { protocolVersion } from '../../../internal/protocol/wire.ts'
 import { readEnvironment, socketOf } from '../environment.ts'
 import { version } from '../version.ts'
 import { openDetached } from './exec/detached.ts'
-import { fitFrame } from './exec/fit-frame.ts'
 import { withGit } from './git.ts'
 import { listenForMcp } from './mcp-listener.ts'
 import { listenForModels } from './models.ts'
 import { openSession, type Session } from './session/session.ts'
 import { keepConnected } from './uplink.ts'
 
-/** Sessions that are over, kept so that a late repeat of a command finds its answer. */
-const KEPT = 1000
-const SHUTDOWN_MS = 3000
+/** Ended sessions that are kept, so that a late repeat of a command gets its answer. */
+const maxQuietSessions = 1000
+const shutdownMs = 3000
+
+/** Room for the rest of the frame. */
+const resultBytes = frameBytes - 64 * 1024
+
+/** Cuts output until the result fits into a frame. JSON can make text six times as long, so the JSON is measured. */
+export function fitFrame(result: ExecResult, room = resultBytes): ExecResult {
+  let fitted = result
+  while (Buffer.byteLength(JSON.stringify(fitted)) > room) {
+    const longest = fitted.stdout.length >= fitted.stderr.length ? 'stdout' : 'stderr'
+    const text = fitted[longest]
+    fitted = {
+      ...fitted,
+      [longest]: text.slice(0, Math.floor(text.length * 0.75)).toWellFormed(),
+      truncated: true,
+    }
+  }
+  return fitted
+}
 
 export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortSignal): Promise<void> {
   const models = await listenForModels(socketOf(env), log)
   const mcp = await listenForMcp(socketOf(env), log)
   const environment = readEnvironment(env, log, { models_url: models.url, mcp_port: mcp.port })
   const boot_id = randomUUID()
-  // Asked for once: a droid may delete or rename the directory, and another one then has its name.
+  // Read once: a droid may delete or rename the directory, and another one may take its name.
   const default_dir = process.cwd()
   const detached = openDetached(environment, default_dir)
   const sessions = new Map<string, Session>()
@@ -57,12 +75,13 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
   }
   const known = (session_id: string): Session => {
     const session = sessions.get(session_id)
-    if (!session) throw new Fault('not_found', `this container holds no session ${session_id}`)
+    if (!session) throw new Fault('not_found', `this container has no session ${session_id}`)
     return session
   }
   const prune = () => {
     const quiet = [...sessions.values()].filter((session) => session.quiet)
-    for (const session of quiet.slice(0, Math.max(0, quiet.length - KEPT))) void forget(session.session_id)
+    for (const session of quiet.slice(0, Math.max(0, quiet.length - maxQuietSessions)))
+      void forget(session.session_id)
   }
 
   const past = readdirSync(environment.journal_dir, { withFileTypes: true })
@@ -73,7 +92,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     try {
       open(name).recover()
     } catch (error) {
-      // A droid has written or locked it. The server fails the session, which nobody holds any more.
+      // A droid has modified or locked the files. The server fails the session, since no supervisor reports it.
       log.warn('failed to recover a session', { session_id: name, error })
       sessions.delete(name)
     }
@@ -104,7 +123,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     },
     async exec(params, call) {
       const { git_key, ...request } = params as ExecCommand
-      let told = 0
+      let reports = 0
       const env = withGit({ ...environment.env, ...request.env }, environment, git_key)
       const result = await exec(
         { ...request, env },
@@ -114,7 +133,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
           scratch_dir: environment.scratch_dir,
           pipes: environment.pipes,
           signal: call.signal,
-          on_output: (message) => call.progress({ progress: ++told, message }),
+          on_output: (message) => call.progress({ progress: ++reports, message }),
         },
       )
       return fitFrame(result)
@@ -143,7 +162,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     signal,
     hello: () => ({
       role: 'supervisor',
-      protocol: PROTOCOL_VERSION,
+      protocol: protocolVersion,
       client_version: version,
       proof: environment.proof(),
       boot_id,
@@ -159,10 +178,10 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
       detached.connected(to, answer)
     },
   })
-  // A droid that waits for a server that is away must not hold the container up.
+  // A droid that waits for a disconnected server must not delay the container's stop.
   await Promise.race([
-    Promise.all([...sessions.values()].map((session) => session.end(SHUTDOWN_MS))),
-    delay(SHUTDOWN_MS + 1000, undefined, { ref: false }),
+    Promise.all([...sessions.values()].map((session) => session.end(shutdownMs))),
+    delay(shutdownMs + 1000, undefined, { ref: false }),
   ])
   environment.pipes.dispose()
   models.close()

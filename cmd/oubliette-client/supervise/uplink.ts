@@ -1,5 +1,5 @@
-// The way to the server: dial, say hello, serve commands until the connection ends, and again, for ever. The server
-// may be away for as long as it likes.
+// Keeps the client connected to the server: connect, send hello, serve commands until the connection ends, and reconnect. The
+// server may be unreachable for any length of time.
 
 import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
@@ -8,10 +8,10 @@ import { messageOf } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
 import { createPeer, type Handlers, type Peer } from '../../../internal/protocol/peer.ts'
 
-const FIRST_MS = 50
-// A dial of a local socket costs next to nothing, and whoever waits for the server to come back waits for this too.
-const LONGEST_MS = 250
-const HELLO_MS = 10_000
+const firstPauseMs = 50
+// Connecting to a local socket is cheap, and requests that wait for the server wait for this pause too.
+const maxPauseMs = 250
+const helloMs = 10_000
 
 async function connect(path: string, signal: AbortSignal): Promise<Socket> {
   const socket = createConnection(path)
@@ -31,36 +31,36 @@ export async function keepConnected(options: {
   log: Log
   signal: AbortSignal
   connected(peer: Peer, answer: unknown): void
-  /** One attempt did not succeed; the next follows anyway. */
+  /** One attempt failed; the next one follows. */
   failed?(error: unknown): void
 }): Promise<void> {
   const { log, signal } = options
-  let pause_ms = FIRST_MS
-  let told = ''
+  let pause_ms = firstPauseMs
+  let logged = ''
   while (!signal.aborted) {
     try {
       const peer = createPeer(await connect(options.socket, signal), { handlers: options.handlers })
       const onAbort = () => peer.close()
       signal.addEventListener('abort', onAbort, { once: true })
       try {
-        options.connected(peer, await peer.request('hello', options.hello(), { timeout_ms: HELLO_MS }))
-        pause_ms = FIRST_MS
-        told = ''
+        options.connected(peer, await peer.request('hello', options.hello(), { timeout_ms: helloMs }))
+        pause_ms = firstPauseMs
+        logged = ''
         log.info('connected to the server')
         const why = await peer.closed
-        log.info('the connection to the server ended', { why: why.message })
+        log.info('disconnected from the server', { reason: why.message })
       } finally {
         peer.close()
         signal.removeEventListener('abort', onAbort)
       }
     } catch (error) {
-      // Once for each new reason: a server that is away for a day is no reason to fill the log.
+      // Logged once per reason, so that a long outage does not fill the log.
       const why = messageOf(error)
-      if (why !== told && !signal.aborted) log.warn('the server cannot be reached; trying on', { why })
-      told = why
+      if (why !== logged && !signal.aborted) log.warn('server unreachable, retrying', { reason: why })
+      logged = why
       options.failed?.(error)
     }
     await delay(pause_ms * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => {})
-    pause_ms = Math.min(pause_ms * 2, LONGEST_MS)
+    pause_ms = Math.min(pause_ms * 2, maxPauseMs)
   }
 }

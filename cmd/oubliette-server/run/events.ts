@@ -1,6 +1,7 @@
 // The events of a session over SSE, from the first one, and the outcome of a turn that they report. After a lost
 // connection, the stream resumes after the last received event, so that a restart of the server causes only a pause.
 import { setTimeout as sleep } from 'node:timers/promises'
+import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
 import { Fault, messageOf } from '../../../internal/fault.ts'
 
 const give_up_ms = 60_000
@@ -21,30 +22,17 @@ export function exitCodeOf(event: RunEvent | undefined): number {
   return event.stop_reason === 'end_turn' ? 0 : 1
 }
 
-/** The `data` of each event of a stream. */
-async function* dataOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder()
-  let left = ''
-  for await (const chunk of body) {
-    const blocks = (left + decoder.decode(chunk, { stream: true })).split('\n\n')
-    left = blocks.pop() ?? ''
-    for (const block of blocks) {
-      const data = block.split('\n').filter((line) => line.startsWith('data: '))
-      if (data.length > 0) yield data.map((line) => line.slice('data: '.length)).join('\n')
-    }
-  }
-}
-
 async function open(
   url: URL,
   token: string,
   session_id: string,
   last: number,
-): Promise<AsyncIterable<Uint8Array>> {
+): Promise<AsyncIterable<EventSourceMessage>> {
   const response = await fetch(url, {
     headers: { authorization: `Bearer ${token}`, 'last-event-id': String(last) },
   })
-  if (response.ok && response.body) return response.body
+  if (response.ok && response.body)
+    return response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream())
   const text = await response.text()
   // The server is starting or stopping. Other errors are permanent.
   if (response.status === 503) throw new Error(text)
@@ -58,7 +46,7 @@ export async function* readEvents(base: string, token: string, session_id: strin
   let received_ms = performance.now()
   for (;;) {
     try {
-      for await (const data of dataOf(await open(url, token, session_id, last))) {
+      for await (const { data } of await open(url, token, session_id, last)) {
         const event = JSON.parse(data) as RunEvent
         received_ms = performance.now()
         if (typeof event.index !== 'number') break

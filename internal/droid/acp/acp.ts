@@ -1,19 +1,21 @@
-// Any agent that speaks the Agent Client Protocol on stdio. The library is loaded when the first such droid starts,
-// because a supervisor that only runs scripts should stay small.
+// Drives an agent that speaks the Agent Client Protocol on stdio. The library is loaded when the first such droid starts, to
+// keep a supervisor that only runs scripts small.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ClientContext } from '@agentclientprotocol/sdk'
+import { pathToFileURL } from 'node:url'
+import type { ClientContext, ContentBlock } from '@agentclientprotocol/sdk'
+import type { AgentSetup } from '../../agents/agent.ts'
 import { Fault, messageOf } from '../../fault.ts'
-import type { AgentSetup } from '../agents/agent.ts'
-import { type Autonomy, decide, optionFor, type PermissionOption } from '../autonomy.ts'
+import type { Autonomy } from '../../protocol/messages.ts'
+import { decide, optionFor, type PermissionOption } from '../autonomy.ts'
 import type { Droid, DroidTurn, Gone, PermissionOutcome, Sink, TurnEnd } from '../droid.ts'
 import { lockLimit, withLockLimit } from '../process/lock-limit.ts'
 import { outOfMemory } from '../process/out-of-memory.ts'
 import { endProcesses, lowerPriority } from '../process/processes.ts'
-import { promptBlocks } from './prompt-blocks.ts'
 import { openAgent } from './session.ts'
-import { createSilence } from './silence.ts'
 import { acpStream } from './stream.ts'
 import { createUpdates } from './updates.ts'
 
@@ -23,41 +25,84 @@ export type AcpOptions = {
   env: Record<string, string>
   command: string
   args: string[]
-  /** There is a bash to set the mark that outlives the environment. */
+  /** Whether bash is available to set the lock limit that marks processes; see `process/lock-limit.ts`. */
   marked: boolean
   autonomy: Autonomy
   setup: AgentSetup
-  /** How long it may take to answer a request of the opening. */
+  /** Time limit of a request that opens the session. */
   answer_seconds: number
-  /** How long it may be silent in a turn. */
+  /** Longest time without output in a turn. */
   silence_seconds: number
   resume?: { agent_session_id: string }
   mcp_servers: { name: string; command: string; args: string[]; env: Record<string, string> }[]
   sink: Sink
 }
 
-const STDERR_CHARS = 4096
-/** Updates may come after the answer to the prompt; a turn closes when none came for this long. */
-const LATE_MS = 60
-const LATE_AT_MOST_MS = 1000
+const stderrChars = 4096
+/** Updates may arrive after the answer to the prompt; a turn ends when none arrived for this long. */
+const settleMs = 60
+const maxSettleMs = 1000
 
 function watch(child: ChildProcess) {
-  let complaint = ''
+  let stderr = ''
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-    complaint = (complaint + text).slice(-STDERR_CHARS)
+    stderr = (stderr + text).slice(-stderrChars)
   })
   return new Promise<Gone>((resolve) => {
     const gone = (what: string, exit_code: number | null, signal: string | null) => {
-      const last = complaint.trim().toWellFormed()
+      const last = stderr.trim().toWellFormed()
       resolve({ reason: last === '' ? what : `${what}: ${last}`, exit_code, signal })
     }
-    child.once('error', (error) => gone(`the agent cannot be started (${error.message})`, null, null))
+    child.once('error', (error) => gone(`failed to start the agent: ${error.message}`, null, null))
     child.once('close', (code, signal) => {
       const killed = signal === 'SIGKILL' || code === 137
-      const how = signal ? `the agent was ended by ${signal}` : `the agent ended with exit code ${code}`
+      const how = signal ? `the agent was killed by ${signal}` : `the agent exited with code ${code}`
       gone((killed ? outOfMemory() : undefined) ?? how, code, signal)
     })
   })
+}
+
+const idleChecks = 20
+
+/**
+ * Detects an agent that hangs in a turn: no output, no open question and no running tool. Settles after `limit_ms` of
+ * inactivity. Time is counted in timer ticks, so that a pause of the container does not count.
+ */
+function createIdleTimeout(options: {
+  limit_ms: number
+  /** Changes with every output of the agent. */
+  lastActivity: () => number
+  /** The turn waits for something other than the agent. */
+  suspended: () => boolean
+}) {
+  const { promise: expired, resolve } = Promise.withResolvers<void>()
+  const tick_ms = options.limit_ms / idleChecks
+  let last = options.lastActivity()
+  let idle = 0
+  const timer = setInterval(() => {
+    const now = options.lastActivity()
+    idle = now !== last || options.suspended() ? 0 : idle + 1
+    last = now
+    if (idle >= idleChecks) resolve()
+  }, tick_ms)
+  return { expired, [Symbol.dispose]: () => clearInterval(timer) }
+}
+
+/** A turn as ACP content: the text, and each file as a link, or as an image if the agent accepts images. */
+function promptBlocks(turn: DroidTurn, images: boolean): ContentBlock[] {
+  return [
+    { type: 'text', text: turn.text },
+    ...turn.files.map(({ path, media_type }): ContentBlock => {
+      if (images && media_type?.startsWith('image/'))
+        return { type: 'image', mimeType: media_type, data: readFileSync(path).toString('base64') }
+      return {
+        type: 'resource_link',
+        name: basename(path),
+        uri: pathToFileURL(path).href,
+        ...(media_type ? { mimeType: media_type } : {}),
+      }
+    }),
+  ]
 }
 
 export function startAcp(options: AcpOptions): Droid {
@@ -73,7 +118,7 @@ export function startAcp(options: AcpOptions): Droid {
     detached: true,
   })
   lowerPriority(child)
-  // Writing to an agent that has gone is not news: its end is told by itself.
+  // Write errors after the agent's exit are expected; the exit itself is reported.
   child.stdin.on('error', () => {})
   const died = watch(child)
   const updates = createUpdates((event) => sink.emit(event))
@@ -83,7 +128,7 @@ export function startAcp(options: AcpOptions): Droid {
   let agent: { context: ClientContext; sessionId: string; images: boolean } | undefined
   let turning: Promise<TurnEnd> | undefined
   let cancelled = false
-  let given_up: string | undefined
+  let killed_for: string | undefined
 
   async function permission(toolCall: Record<string, unknown>, choices: PermissionOption[]) {
     const answered = (option: string | undefined) => ({
@@ -93,8 +138,8 @@ export function startAcp(options: AcpOptions): Droid {
           : { outcome: 'selected' as const, optionId: option },
     })
     if (cancelled || ending) return answered(undefined)
-    // Some agents tell of a call for the first time by asking for it.
-    if (!updates.told(toolCall.toolCallId)) updates.take({ ...toolCall, sessionUpdate: 'tool_call' })
+    // Some agents announce a tool call only by asking for permission.
+    if (!updates.hasCall(toolCall.toolCallId)) updates.take({ ...toolCall, sessionUpdate: 'tool_call' })
     const granted = optionFor({ outcome: 'allow' }, choices)
     if (decide(options.autonomy, toolCall.kind as string | null) === 'allow' && granted !== undefined)
       return answered(granted)
@@ -117,19 +162,19 @@ export function startAcp(options: AcpOptions): Droid {
   }
 
   const stream = acpStream(child.stdin, child.stdout, sink, (update) => {
-    // A conversation that is loaded again is told from its beginning; we have all of it already.
+    // A loaded conversation is replayed from its beginning; its events are already stored.
     if (!replaying) updates.take(update)
   })
   const opening = openAgent(stream, options, permission).catch(async (error: unknown) => {
-    // An agent that dies closes its pipe first; how it ended says more, and follows at once.
-    await Promise.race([died, delay(LATE_MS)])
+    // A crashing agent closes its pipe first; its exit, which follows at once, is the better explanation.
+    await Promise.race([died, delay(settleMs)])
     throw error
   })
   const ready = Promise.race([
     opening,
     died.then(({ reason }) => Promise.reject(new Fault('unavailable', reason))),
   ]).then(async (opened) => {
-    if (replaying) await delay(LATE_MS)
+    if (replaying) await delay(settleMs)
     replaying = false
     agent = opened
     const { sessionId: agent_session_id, resumed, resumable, why_not_resumed } = opened
@@ -142,16 +187,16 @@ export function startAcp(options: AcpOptions): Droid {
   })
 
   async function settle(): Promise<void> {
-    const until = performance.now() + LATE_AT_MOST_MS
-    do await delay(LATE_MS)
-    while (performance.now() - updates.last_ms < LATE_MS && performance.now() < until)
+    const until = performance.now() + maxSettleMs
+    do await delay(settleMs)
+    while (performance.now() - updates.last_ms < settleMs && performance.now() < until)
   }
 
-  /** It is ended; the session says why, and can be taken up again by a new process. */
-  function giveUp(): string {
-    given_up = `the agent said nothing for ${options.silence_seconds} s and was ended`
+  /** Kills the agent. The session reports the reason and can be resumed by a new process. */
+  function killIdle(): string {
+    killed_for = `the agent produced no output for ${options.silence_seconds} s and was killed`
     void endProcesses(mark, child.pid, 0)
-    return given_up
+    return killed_for
   }
 
   async function prompt(turn: DroidTurn): Promise<TurnEnd> {
@@ -162,11 +207,11 @@ export function startAcp(options: AcpOptions): Droid {
       usage?: unknown
       _meta?: { usage?: unknown }
     }>('session/prompt', { sessionId: agent.sessionId, prompt: promptBlocks(turn, agent.images) })
-    using silence = createSilence({
+    using idle = createIdleTimeout({
       limit_ms: options.silence_seconds * 1000,
-      heard: () => updates.last_ms,
-      // While there is no room for what it says, it is not read.
-      excused: () => asked.size > 0 || updates.open_calls > 0 || sink.room() !== undefined,
+      lastActivity: () => updates.last_ms,
+      // Output is not read while the sink has no room.
+      suspended: () => asked.size > 0 || updates.open_calls > 0 || sink.room() !== undefined,
     })
     const outcome = await Promise.race([
       asking.then(
@@ -174,7 +219,7 @@ export function startAcp(options: AcpOptions): Droid {
         (error) => ({ error: messageOf(error) }),
       ),
       died.then(({ reason }) => ({ error: reason })),
-      silence.over.then(() => ({ error: giveUp() })),
+      idle.expired.then(() => ({ error: killIdle() })),
     ])
     await settle()
     const final_text = updates.endTurn()
@@ -194,7 +239,7 @@ export function startAcp(options: AcpOptions): Droid {
   return {
     ready,
     gone: new Promise((resolve) => {
-      void died.then((gone) => !ending && resolve({ ...gone, reason: given_up ?? gone.reason }))
+      void died.then((gone) => !ending && resolve({ ...gone, reason: killed_for ?? gone.reason }))
     }),
     async turn(turn) {
       cancelled = false
@@ -212,13 +257,13 @@ export function startAcp(options: AcpOptions): Droid {
       cancelled = true
       withdraw()
       await agent.context.notify('session/cancel', { sessionId: agent.sessionId }).catch(() => {})
-      const patience = new AbortController()
+      const grace = new AbortController()
       const stopped = await Promise.race([
         turning.then(() => true),
-        delay(grace_ms, false, { signal: patience.signal }).catch(() => true),
+        delay(grace_ms, false, { signal: grace.signal }).catch(() => true),
       ])
-      patience.abort()
-      // An agent that does not listen is ended; the session can be taken up again by a new process.
+      grace.abort()
+      // An agent that ignores the cancellation is killed; the session can be resumed by a new process.
       if (!stopped) await endProcesses(mark, child.pid, grace_ms)
       await turning
     },

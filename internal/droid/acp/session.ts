@@ -1,14 +1,14 @@
-// The opening of a conversation with an agent: who we are, what it can, a new session or an old one taken up again. Every
-// request has a deadline, and the one that was not answered is named.
+// Opens a conversation with an agent: initialize, authenticate, then a new session or a resumed one. Every request has a
+// deadline, and the error names the request that was not answered.
 import type { InitializeResponse, McpServer, SessionConfigOption, Stream } from '@agentclientprotocol/sdk'
+import type { AgentSetup } from '../../agents/agent.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { createDeadlines } from '../../lib/deadlines.ts'
-import type { AgentSetup } from '../agents/agent.ts'
 import type { PermissionOption } from '../autonomy.ts'
 import type { AcpOptions } from './acp.ts'
 
-/** Sessions read files and start MCP servers, and an old one is told from its beginning. */
-const SESSION_FACTOR = 2
+/** Opening a session takes longer: the agent reads files, starts MCP servers, and may replay a conversation. */
+const sessionFactor = 2
 
 type Ask = <T>(method: string, params: Record<string, unknown>) => Promise<T>
 
@@ -19,40 +19,40 @@ type Permission = (
 
 type Opened = { sessionId: string; configOptions?: SessionConfigOption[] | null }
 
-/** Agents say `Internal error` and put what happened beside it. */
+/** Agents answer `Internal error` and put the cause into `data`. */
 function reasonOf(error: unknown): string {
   const { data } = error as { data?: { details?: unknown } | string | null }
   const details = typeof data === 'string' ? data : data?.details
   return typeof details === 'string' ? `${messageOf(error)}: ${details.slice(0, 500)}` : messageOf(error)
 }
 
-async function takeUp(
+async function resumeSession(
   ask: Ask,
   session: { cwd: string; mcpServers: McpServer[] },
   can: { load: boolean; resume: boolean },
   resume: AcpOptions['resume'],
 ): Promise<Opened | { why_not?: string }> {
   if (!resume) return {}
-  if (!can.load && !can.resume) return { why_not: 'the agent cannot take up a conversation' }
+  if (!can.load && !can.resume) return { why_not: 'the agent does not support resuming a conversation' }
   const sessionId = resume.agent_session_id
   try {
-    // Resuming is loading without telling everything again.
+    // Resuming is loading without a replay.
     const answer = await ask<{ configOptions?: SessionConfigOption[] | null } | null>(
       can.resume ? 'session/resume' : 'session/load',
       { ...session, sessionId },
     )
     return { ...answer, sessionId }
   } catch (error) {
-    // One that hangs would not answer the next request either.
+    // An agent that hangs would not answer the next request either.
     if (error instanceof Fault) throw error
-    // Its memory is gone or was never written: the conversation begins anew, and `resumed` says so.
+    // The agent's history is missing: a new conversation begins, and `resumed` is false.
     return { why_not: reasonOf(error) }
   }
 }
 
 /**
- * How hard to think is refused where it would not be heard; an agent that offers no models has one of its own. One that
- * takes up a conversation need not say again what there is to choose.
+ * Sets session options. A reasoning level that the agent would ignore is refused; an agent without a model option keeps its
+ * own model. An agent that resumes a conversation need not list its options again.
  */
 async function choose(ask: Ask, session: Opened, setup: AgentSetup, resumed: boolean): Promise<void> {
   const { sessionId } = session
@@ -60,14 +60,14 @@ async function choose(ask: Ask, session: Opened, setup: AgentSetup, resumed: boo
   for (const [category, value] of Object.entries(setup.options ?? {})) {
     const option = offered?.find((it) => it.category === category && it.type === 'select')
     if (!option && !resumed && category === 'thought_level')
-      throw new Fault('invalid', `the agent takes no reasoning_level for this model: leave "${value}" out`)
+      throw new Fault('invalid', `the agent does not support reasoning_level for this model: omit "${value}"`)
     if (!option || option.currentValue === value) continue
     const answer = await ask<{ configOptions?: SessionConfigOption[] } | null>('session/set_config_option', {
       sessionId,
       configId: option.id,
       value,
     })
-    // One choice can change what else there is to choose.
+    // One option can change the others.
     offered = answer?.configOptions ?? offered
   }
 }
@@ -83,7 +83,7 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
   const context = connection.agent
   const deadlines = createDeadlines()
   const ask: Ask = (method, params) => {
-    const seconds = options.answer_seconds * (method.startsWith('session/') ? SESSION_FACTOR : 1)
+    const seconds = options.answer_seconds * (method.startsWith('session/') ? sessionFactor : 1)
     const late = () => new Fault('timeout', `the agent did not answer ${method} within ${seconds} s`)
     return deadlines.within(context.request(method, params) as Promise<never>, seconds * 1000, late)
   }
@@ -94,7 +94,10 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
       clientInfo: { name: 'oubliette', version: '1' },
     })
     if (protocolVersion !== acp.PROTOCOL_VERSION)
-      throw new Fault('conflict', `the agent speaks ACP ${protocolVersion}, not ${acp.PROTOCOL_VERSION}`)
+      throw new Fault(
+        'conflict',
+        `the agent uses ACP version ${protocolVersion}; version ${acp.PROTOCOL_VERSION} is required`,
+      )
     if (options.setup.authenticate !== undefined)
       await ask('authenticate', { methodId: options.setup.authenticate })
     const session = {
@@ -109,7 +112,7 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
       load: agentCapabilities?.loadSession === true,
       resume: agentCapabilities?.sessionCapabilities?.resume != null,
     }
-    const old = await takeUp(ask, session, can, options.resume)
+    const old = await resumeSession(ask, session, can, options.resume)
     const resumed = 'sessionId' in old
     const opened: Opened = resumed ? old : await ask('session/new', session)
     await choose(ask, opened, options.setup, resumed)
@@ -126,7 +129,7 @@ export async function openAgent(stream: Stream, options: AcpOptions, permission:
     return await open()
   } catch (error) {
     if (error instanceof Fault) throw error
-    throw new Fault('unavailable', `the agent did not open a session: ${reasonOf(error)}`, { cause: error })
+    throw new Fault('unavailable', `the agent failed to open a session: ${reasonOf(error)}`, { cause: error })
   } finally {
     deadlines.close()
   }

@@ -1,14 +1,13 @@
-// The agent's stdin and stdout as a stream of protocol messages. Agents print other things to stdout too, and lines
-// without an end: what is not a message is told and left out, and nothing is gathered without a limit. Reading stops
-// while there is no room for what was read.
+// The agent's stdin and stdout as a stream of protocol messages. Agents also print other text to stdout, and lines of any
+// length: what is not a message is reported and skipped, and buffers are bounded. Reading stops while the sink has no room.
 
 import type { Readable, Writable } from 'node:stream'
 import type { AnyMessage, Stream } from '@agentclientprotocol/sdk'
 import type { Sink } from '../droid.ts'
 
-const LINE_BYTES = 32 * 1024 * 1024
-const SHOWN_CHARS = 500
-const TOLD = 20
+const lineBytes = 32 * 1024 * 1024
+const shownChars = 500
+const maxReported = 20
 
 function parse(line: string): AnyMessage | undefined {
   if (!line.startsWith('{')) return undefined
@@ -20,10 +19,10 @@ function parse(line: string): AnyMessage | undefined {
   }
 }
 
-/** Lines of at most `limit` bytes; of a longer one the beginning, marked. */
+/** Lines of at most `limit` bytes; of a longer line only the beginning, with `too_long`. */
 export async function* boundedLines(
   input: AsyncIterable<Buffer>,
-  limit = LINE_BYTES,
+  limit = lineBytes,
 ): AsyncGenerator<{ text: string; too_long: boolean }> {
   let parts: Buffer[] = []
   let held = 0
@@ -36,7 +35,7 @@ export async function* boundedLines(
         parts.push(piece)
         held += piece.length
         if (held > limit) {
-          yield { text: Buffer.concat(parts).toString('utf8', 0, SHOWN_CHARS), too_long: true }
+          yield { text: Buffer.concat(parts).toString('utf8', 0, shownChars), too_long: true }
           skipping = true
           parts = []
           held = 0
@@ -54,7 +53,7 @@ export async function* boundedLines(
 
 type Update = { sessionUpdate: string; [field: string]: unknown }
 
-/** Updates go their own way: the library would check each chunk at length and drop the kinds that it does not know. */
+/** Updates bypass the library, which would validate each chunk in full and drop kinds that it does not know. */
 function updateIn(message: AnyMessage): Update | undefined {
   if (!('method' in message) || message.method !== 'session/update') return undefined
   const update = (message.params as { update?: { sessionUpdate?: unknown } } | undefined)?.update
@@ -67,13 +66,13 @@ export function acpStream(
   sink: Sink,
   on_update: (update: Update) => void,
 ): Stream {
-  let told = 0
-  const tell = (text: string, why: string) => {
-    if (text.trim() === '' || ++told > TOLD) return
+  let reported = 0
+  const report = (text: string, why: string) => {
+    if (text.trim() === '' || ++reported > maxReported) return
     sink.emit({
       type: 'update',
-      update: { sessionUpdate: 'not_protocol', why, text: text.slice(0, SHOWN_CHARS).toWellFormed() },
-      ...(told === TOLD ? { note: 'further ones are not told' } : {}),
+      update: { sessionUpdate: 'not_protocol', why, text: text.slice(0, shownChars).toWellFormed() },
+      ...(reported === maxReported ? { note: 'further lines are not reported' } : {}),
     })
   }
   async function* messages(): AsyncGenerator<AnyMessage> {
@@ -82,7 +81,7 @@ export function acpStream(
       const update = message && updateIn(message)
       if (update) on_update(update)
       else if (message) yield message
-      else tell(text, too_long ? `a line of more than ${LINE_BYTES} bytes` : 'not a JSON-RPC message')
+      else report(text, too_long ? `line longer than ${lineBytes} bytes` : 'not a JSON-RPC message')
       await sink.room()
     }
   }

@@ -1,11 +1,11 @@
-// What an agent says, as our events. Chunks of text are gathered into deltas, and told once more as a whole message
-// when something else follows; kinds that we do not know are kept as they came.
+// Converts an agent's updates to events. Text chunks are combined into deltas, and repeated as one whole message when another
+// kind of update follows; unknown kinds are passed on unchanged.
 import { createCoalescer } from '../coalesce.ts'
 import type { DroidEvent } from '../droid.ts'
 
 type Update = { sessionUpdate: string; [field: string]: unknown }
 
-const MESSAGE_CHARS = 256 * 1024
+const messageChars = 256 * 1024
 const finished = new Set(['completed', 'failed'])
 
 const textOf = (update: Update): string | undefined => {
@@ -16,7 +16,7 @@ const textOf = (update: Update): string | undefined => {
 const defined = (fields: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null))
 
-/** A tool call or its update; one that has finished is its result. */
+/** A tool call, an update of it, or its result if it has finished. */
 function toolEvent(update: Update): DroidEvent {
   const { toolCallId, rawInput, rawOutput, sessionUpdate: _kind, ...rest } = update
   if (finished.has(String(update.status)) && update.sessionUpdate === 'tool_call_update')
@@ -29,7 +29,7 @@ function toolEvent(update: Update): DroidEvent {
   }
 }
 
-/** Updates that are an event of their own, not text to be gathered. */
+/** The event of an update that is not a text chunk. */
 export function eventOf(update: Update): DroidEvent {
   const { sessionUpdate, ...rest } = update
   switch (sessionUpdate) {
@@ -47,13 +47,13 @@ export function eventOf(update: Update): DroidEvent {
 
 export interface Updates {
   take(update: Update): void
-  /** Whether this tool call was told of in this turn. */
-  told(tool_call_id: unknown): boolean
-  /** What the agent said last in this turn, as a whole. */
+  /** Whether this tool call was announced in this turn. */
+  hasCall(tool_call_id: unknown): boolean
+  /** Returns the last whole message of the turn. */
   endTurn(): string
   beginTurn(turn_id: string): void
   readonly last_ms: number
-  /** Tool calls of this turn that were told of and have not finished. */
+  /** Tool calls of this turn that have not finished. */
   readonly open_calls: number
 }
 
@@ -77,7 +77,7 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
   }
 
   return {
-    told: (tool_call_id) => calls.has(tool_call_id),
+    hasCall: (tool_call_id) => calls.has(tool_call_id),
     take(update) {
       last_ms = performance.now()
       if (update.toolCallId !== undefined) {
@@ -88,8 +88,8 @@ export function createUpdates(emit: (event: DroidEvent) => void): Updates {
       const text = textOf(update)
       if (update.sessionUpdate === 'agent_message_chunk' && text !== undefined) {
         coalescer.push('message', { type: 'delta', ...turn, role: 'assistant' }, text)
-        if (message.length + text.length > MESSAGE_CHARS) cut = true
-        message = (message + text).slice(0, MESSAGE_CHARS)
+        if (message.length + text.length > messageChars) cut = true
+        message = (message + text).slice(0, messageChars)
         return
       }
       if (update.sessionUpdate === 'agent_thought_chunk' && text !== undefined) {

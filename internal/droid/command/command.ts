@@ -1,5 +1,5 @@
-// One command as a process with all that it starts: its streams, its deadline, its end. The deadline is kept here, in the
-// container, and needs no server. What becomes of the output is up to whoever launched it.
+// Runs one command with all processes it starts: streams, deadline, end. The deadline is enforced here in the container and
+// does not depend on the server. The caller handles the output.
 import { randomUUID } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
@@ -27,21 +27,21 @@ export type CommandEnd = {
   exit_code: number
   signal: NodeJS.Signals | null
   timed_out: boolean
-  /** Why it could not be started, in the words of a shell; empty if it was. */
+  /** Why it failed to start, worded as a shell does; empty if it started. */
   failure: string
 }
 export type RunningCommand = {
-  /** After its exit and the last of its output. */
+  /** Settles after the exit and the last output. */
   ended: Promise<CommandEnd>
-  /** Settles when nothing of it is left. */
+  /** Settles when all its processes are gone. */
   kill(): Promise<void>
   signal(name: NodeJS.Signals): void
 }
 
-const QUIET_MS = 100
-const KILL_ATTEMPTS = 30
+const quietMs = 100
+const killAttempts = 30
 
-/** Throws `invalid` for what can be known without starting anything. */
+/** Throws `invalid` for errors that can be found before the start. */
 export function checkCommand({ command, working_dir }: CommandRequest, default_dir: string): string {
   if (command[0] === undefined) throw new Fault('invalid', 'the command is empty')
   const cwd = working_dir ?? default_dir
@@ -50,7 +50,7 @@ export function checkCommand({ command, working_dir }: CommandRequest, default_d
   return cwd
 }
 
-/** Where the input is read from: a file without a name, which unlike a socket can be opened again as /dev/stdin. */
+/** The file descriptor for stdin: an unlinked file, which unlike a socket can be reopened as /dev/stdin. */
 function inputFrom(text: string | undefined, scratch_dir: string): number | 'ignore' {
   if (text === undefined || text === '') return 'ignore'
   mkdirSync(scratch_dir, { recursive: true, mode: 0o700 })
@@ -77,7 +77,7 @@ function reading(stream: Readable, on_data: (chunk: Buffer) => void): OutputRead
   return Object.assign(seen, { end })
 }
 
-/** Undefined if `still` said no at the last moment. `id` is the mark by which its processes are found. */
+/** Undefined if `still` returned false just before the start. `id` marks the command's processes. */
 export async function launch(
   id: string,
   request: CommandRequest,
@@ -105,8 +105,8 @@ export async function launch(
   let timed_out = false
 
   async function kill(): Promise<void> {
-    // A tree that forks faster than it is cut takes more than one attempt; the processor limit of the container bounds it.
-    for (let attempt = 0; attempt < KILL_ATTEMPTS; attempt++)
+    // A tree that forks faster than it is killed takes several attempts; the container's CPU limit bounds it.
+    for (let attempt = 0; attempt < killAttempts; attempt++)
       if (await endProcesses(mark, child.pid, 0)) return
   }
   const timer = setTimeout(() => {
@@ -125,7 +125,7 @@ export async function launch(
         resolve({ exit_code: code ?? 128 + (signal ? constants.signals[signal] : 0), signal, failure: '' }),
       )
     })
-    await drained(readings, QUIET_MS)
+    await drained(readings, quietMs)
     clearTimeout(timer)
     return { ...exit, timed_out }
   }

@@ -1,9 +1,9 @@
-// One command, run to its end for somebody who waits; what is beyond the limit is read and thrown away, so that the command
-// never blocks on us. On time-out and on cancellation, which a lost connection is as well, its whole tree is killed.
+// Runs one command to its end for a waiting caller. Output beyond the limit is read and discarded, so that the command never
+// blocks on a full pipe. On timeout and on cancellation, which includes a lost connection, the whole process tree is killed.
 import { randomUUID } from 'node:crypto'
+import { StringDecoder } from 'node:string_decoder'
 import { createBoundedOutput } from '../../lib/bounded-output.ts'
 import { type CommandPlace, type CommandRequest, launch } from './command.ts'
-import { createLiveOutput } from './live-output.ts'
 
 export type ExecRequest = CommandRequest & { output_bytes: number }
 export type ExecResult = {
@@ -15,11 +15,50 @@ export type ExecResult = {
   duration_ms: number
 }
 
+const firstMs = 1000
+const everyMs = 500
+const pieceChars = 8 * 1024
+
+/**
+ * Output of a running command, reported in pieces of limited size and rate. What does not fit is left out and counted; the
+ * result has all of it.
+ */
+export function createLiveOutput(report: (text: string) => void) {
+  const decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') }
+  const began = performance.now()
+  let pending = ''
+  let left_out = 0
+  let timer: NodeJS.Timeout | undefined
+
+  const flush = () => {
+    timer = undefined
+    const note = left_out > 0 ? `\n[${left_out} characters left out]\n` : ''
+    const text = pending.toWellFormed() + note
+    pending = ''
+    left_out = 0
+    if (text !== '') report(text)
+  }
+
+  return {
+    push(stream: 'stdout' | 'stderr', chunk: Buffer): void {
+      if (pending.length >= pieceChars) left_out += chunk.length
+      else {
+        const text = decoders[stream].write(chunk)
+        const room = pieceChars - pending.length
+        pending += text.slice(0, room)
+        left_out += Math.max(0, text.length - room)
+      }
+      timer ??= setTimeout(flush, Math.max(everyMs, firstMs - (performance.now() - began))).unref()
+    },
+    stop: () => clearTimeout(timer),
+  }
+}
+
 export async function exec(
   request: ExecRequest,
   place: CommandPlace & {
     signal: AbortSignal
-    /** Told what it writes, if it takes longer than a moment; bounded in rate and size. */
+    /** Gets the output of a command that runs longer than a moment; bounded in rate and size. */
     on_output?: (text: string) => void
   },
 ): Promise<ExecResult> {

@@ -1,18 +1,49 @@
-// Reading a child's output: as text, whole characters only, and no faster than there is room for it.
+// Reads a child's output as text, in whole characters, and no faster than the sink has room.
 
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import type { Sink } from '../droid.ts'
-import { nextReadTurn } from './read-turns.ts'
 
-/** Who prints less than this at once is read at once. */
-const PIECE_BYTES = 16 * 1024
+/** Smaller chunks are read without waiting. */
+const pieceBytes = 16 * 1024
+
+// A child that prints without end always has more to read, and Node would read megabytes of it before the next child. A
+// reader that had a large piece waits until the others had theirs.
+/** Large pieces read per iteration of the event loop, of all children together. */
+const piecesPerIteration = 2
+const waiting = new Set<() => void>()
+let scheduled = false
+
+function serve(): void {
+  scheduled = false
+  let left = piecesPerIteration
+  for (const go of waiting) {
+    if (left-- === 0) break
+    waiting.delete(go)
+    go()
+  }
+  schedule()
+}
+
+function schedule(): void {
+  if (scheduled || waiting.size === 0) return
+  scheduled = true
+  setImmediate(serve)
+}
+
+/** Settles when this reader may read again. */
+function nextReadTurn(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  waiting.add(resolve)
+  schedule()
+  return promise
+}
 
 export type OutputReader = {
-  /** True from the last byte on, or from the moment it was given up. */
+  /** True after the last byte. */
   readonly ended: boolean
-  /** When something was read last, or could not be for want of room. */
+  /** Time of the last read, or now while reading waits for room. */
   readonly active_ms: number
   readonly end: Promise<void>
 }
@@ -40,7 +71,7 @@ export function readText(
   stream.on('data', (chunk: Buffer) => {
     active_ms = performance.now()
     on_text(decoder.write(chunk))
-    if (holding || (chunk.length < PIECE_BYTES && !sink.room())) return
+    if (holding || (chunk.length < pieceBytes && !sink.room())) return
     holding = true
     stream.pause()
     void mayGoOn().then(() => {
@@ -51,7 +82,7 @@ export function readText(
   })
   stream.on('end', finish)
   stream.on('close', finish)
-  // A pipe that breaks has no more to say; the exit of its writer tells the rest.
+  // A broken pipe has no more output; the exit of the writer is reported separately.
   stream.on('error', finish)
   return {
     get ended() {
@@ -64,7 +95,7 @@ export function readText(
   }
 }
 
-/** All read to the end, or quiet for a while: something in the background may hold the pipe open for ever. */
+/** Waits until all is read, or until there is no output for a while: a background process may keep the pipe open. */
 export async function drained(readings: OutputReader[], quiet_ms: number): Promise<void> {
   const last = () => Math.max(...readings.map((it) => it.active_ms))
   for (;;) {
@@ -72,7 +103,7 @@ export async function drained(readings: OutputReader[], quiet_ms: number): Promi
     const seen = last()
     const left = quiet_ms - (performance.now() - seen)
     if (left <= 0) {
-      // After a stall of ours the clock says quiet though nobody has looked into the pipe yet: look first.
+      // After a stall of the event loop the pipe may have unread output: poll it once more.
       await setImmediate()
       await setImmediate()
       if (last() === seen) return

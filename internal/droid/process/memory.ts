@@ -1,5 +1,5 @@
-// How much memory the processes of each session take, by one look at /proc. Counted is what a process has for itself: the
-// pages of programs and libraries are shared and can be read again from disk, and do not make the kernel end a process.
+// Measures the memory of each session's processes from /proc. Only private memory counts: pages of programs and libraries are
+// shared and can be read again from disk, so they do not cause an out-of-memory kill.
 import { readdirSync, readFileSync } from 'node:fs'
 
 const pageBytes = 4096
@@ -7,7 +7,7 @@ const mark = '\0OUBLIETTE_SESSION_ID='
 
 type Process = { pid: number; ppid: number; bytes: number; session_id: string | undefined }
 
-function look(pid: number): Process | undefined {
+function readProcess(pid: number): Process | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
     // The name in parentheses may itself contain anything.
@@ -15,7 +15,7 @@ function look(pid: number): Process | undefined {
     const [, resident = 0, shared = 0] = readFileSync(`/proc/${pid}/statm`, 'latin1').split(' ').map(Number)
     return { pid, ppid, bytes: Math.max(0, resident - shared) * pageBytes, session_id: sessionOf(pid) }
   } catch {
-    // It has just gone.
+    // The process has just ended.
     return undefined
   }
 }
@@ -36,13 +36,13 @@ function sessionOf(pid: number): string | undefined {
 export function memoryBySession(): Map<string, number> {
   const all = new Map<number, Process>()
   for (const name of readdirSync('/proc')) {
-    const seen = /^\d+$/.test(name) ? look(Number(name)) : undefined
+    const seen = /^\d+$/.test(name) ? readProcess(Number(name)) : undefined
     if (seen) all.set(seen.pid, seen)
   }
   const bytes = new Map<string, number>()
   for (const process of all.values()) {
     let owner: Process | undefined = process
-    // Pids are reused while we look: the chain of parents is not followed for ever.
+    // Pids may be reused during the scan, so the chain of parents is followed for a limited length.
     for (let step = 0; owner && owner.session_id === undefined && step < 64; step++)
       owner = all.get(owner.ppid)
     const session_id = owner?.session_id

@@ -1,19 +1,19 @@
-// Whether the kernel ended a process of this container for lack of memory, by the counter of its control group.
+// Detects whether the kernel killed a process of this container for lack of memory, from the counter of its control group.
 import { readFileSync } from 'node:fs'
 
 const counters = ['/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.oom_control']
 const limits = ['/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes']
 const mebibyte = 1024 * 1024
-/** One lack of memory may end several processes, which are noticed one after the other. */
-const together_ms = 5_000
+/** One shortage may kill several processes, which are noticed one after the other. */
+const sameEventMs = 5_000
 
-/** Of the first that is there: control groups of version 2, or of version 1. */
+/** The first file that exists: cgroup version 2, then version 1. */
 function read(paths: string[]): string {
   for (const path of paths)
     try {
       return readFileSync(path, 'utf8')
     } catch {
-      // The other version, or a system that hides them.
+      // The other cgroup version, or not accessible.
     }
   return ''
 }
@@ -24,8 +24,8 @@ let counted = kills()
 let noticed_ms = Number.NEGATIVE_INFINITY
 
 /**
- * Looks at the counter, so that a lack of memory which ended no droid explains nothing that happens long after it. A
- * process that it did end may be noticed a moment later.
+ * Reads the counter regularly, so that an old out-of-memory kill does not explain a later, unrelated exit. A killed process
+ * may be noticed a moment after the counter changed.
  */
 export function noteOutOfMemory(): void {
   const now = kills()
@@ -33,10 +33,10 @@ export function noteOutOfMemory(): void {
   counted = now
 }
 
-/** What to say of a process that was killed; undefined if it was not for lack of memory. */
+/** The reason for a killed process; undefined if it was not killed for lack of memory. */
 export function outOfMemory(): string | undefined {
   noteOutOfMemory()
-  if (performance.now() - noticed_ms > together_ms) return undefined
+  if (performance.now() - noticed_ms > sameEventMs) return undefined
   const limit = Number(read(limits))
   return Number.isFinite(limit) && limit > 0 && limit < 2 ** 50
     ? `out of memory (limit ${Math.round(limit / mebibyte)} MiB)`

@@ -1,6 +1,6 @@
-// Real pipes for the output of children. The pipes that Node makes are sockets, and a script that writes to
-// `/dev/stderr` cannot open a socket again: it would fail here and nowhere else. Node has no way to make a pipe, so
-// named ones are made ahead, many at a time, and lose their names as soon as both ends are open.
+// Pipes for the output of children. Node's own stdio pipes are sockets, and a script that writes to `/dev/stderr` cannot reopen
+// a socket, so it would fail. Node cannot create anonymous pipes, so named ones are created in batches ahead of use and
+// unlinked as soon as both ends are open.
 import { type ChildProcess, execFile, type SpawnOptions, spawn } from 'node:child_process'
 import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, unlinkSync } from 'node:fs'
 import { Socket } from 'node:net'
@@ -10,7 +10,7 @@ import { promisify } from 'node:util'
 import { lowerPriority } from './processes.ts'
 
 type OutputPipe = {
-  /** To be given to the child, and closed here once it has it. */
+  /** Passed to the child, then closed here. */
   child_fd: number | 'pipe'
   reader: Socket | undefined
 }
@@ -21,7 +21,7 @@ export interface PipeMaker {
 }
 
 const run = promisify(execFile)
-const AHEAD = 64
+const batch = 64
 
 function openEnds(path: string): OutputPipe {
   const read_fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -39,19 +39,19 @@ export function createPipeMaker(directory: string, on_error: (error: unknown) =>
   let unable = false
 
   async function make(): Promise<void> {
-    const names = Array.from({ length: AHEAD }, () => join(place, String(count++)))
+    const names = Array.from({ length: batch }, () => join(place, String(count++)))
     try {
       mkdirSync(place, { recursive: true, mode: 0o700 })
       await run('mkfifo', ['-m', '600', ...names])
       stock.push(...names)
     } catch (error) {
-      // An image without mkfifo still runs scripts; only the reopening of /dev/stdout is lost.
+      // Without mkfifo, scripts run but cannot reopen /dev/stdout.
       unable = true
       on_error(error)
     }
   }
   const refill = () => {
-    if (stock.length < AHEAD / 4 && !unable)
+    if (stock.length < batch / 4 && !unable)
       making ??= make().finally(() => {
         making = undefined
       })
@@ -70,7 +70,7 @@ export function createPipeMaker(directory: string, on_error: (error: unknown) =>
           return openEnds(path)
         } catch (error) {
           if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-          // A droid has deleted its home, and with it every pipe that was ready.
+          // A droid has deleted its home and all prepared pipes with it.
           stock.length = 0
         }
       }
@@ -81,11 +81,11 @@ export function createPipeMaker(directory: string, on_error: (error: unknown) =>
   }
 }
 
-function letGo(pipe: OutputPipe | undefined): void {
+function closeChildEnd(pipe: OutputPipe | undefined): void {
   if (typeof pipe?.child_fd === 'number') closeSync(pipe.child_fd)
 }
 
-/** A child in a process group of its own, whose output comes through such pipes. `still` is asked at the last moment. */
+/** Spawns a child in its own process group with such pipes. `still` is checked just before the spawn. */
 export async function spawnPiped(
   pipes: PipeMaker,
   command: string[],
@@ -95,7 +95,7 @@ export async function spawnPiped(
   const [program, ...args] = command
   let out: OutputPipe | undefined
   let err: OutputPipe | undefined
-  let given = false
+  let spawned = false
   try {
     out = await pipes.take()
     err = await pipes.take()
@@ -105,13 +105,13 @@ export async function spawnPiped(
       stdio: [stdin, out.child_fd, err.child_fd],
       detached: true,
     })
-    given = true
+    spawned = true
     lowerPriority(child)
     return { child, stdout: out.reader ?? child.stdout!, stderr: err.reader ?? child.stderr! }
   } finally {
-    letGo(out)
-    letGo(err)
-    if (!given) {
+    closeChildEnd(out)
+    closeChildEnd(err)
+    if (!spawned) {
       out?.reader?.destroy()
       err?.reader?.destroy()
     }

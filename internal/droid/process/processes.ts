@@ -1,30 +1,30 @@
-// Process groups and what slips out of them. A droid's processes are known by four marks: its process group, its
-// descent, a variable in the environment that children inherit (which still finds those that called setsid and whose
-// parent is gone), and a limit (which still finds those that have no environment any more). Only a process that sets out to
-// lose all of them escapes, until the container ends.
+// Finds and ends all processes of a droid, including those that left its process group. They are identified in four ways: by
+// process group, by descent, by an inherited environment variable (for processes that called setsid and whose parent is gone),
+// and by a resource limit (for processes that cleared their environment). Only a process that deliberately drops all four
+// escapes, until the container ends.
 import { readdirSync, readFileSync } from 'node:fs'
 import { setPriority } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { limitsCarry } from './lock-limit.ts'
 
-const NICE = 5
+const nice = 5
 
 /**
- * Behind the supervisor: however busy the processes of droids are, what they print is read and commands are answered. It
- * counts within one container only; what a container gets of the machine does not change.
+ * Lowers a droid's priority below the supervisor's, so that output is read and commands are answered while droids are busy. It
+ * affects one container only; the container's share of the machine does not change.
  */
 export function lowerPriority({ pid }: { pid?: number | undefined }): void {
   if (pid === undefined) return
   try {
-    setPriority(pid, NICE)
+    setPriority(pid, nice)
   } catch {
-    // It has ended already, or the system does not allow it: a droid runs all the same.
+    // The process has ended, or the system does not allow it; the droid runs anyway.
   }
 }
 
 type Seen = { pid: number; ppid: number; pgid: number; zombie: boolean; marked: boolean }
 
-function look(pid: number, mark: string): Seen | undefined {
+function readProcess(pid: number, mark: string): Seen | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
     // The name in parentheses may itself contain anything.
@@ -35,7 +35,7 @@ function look(pid: number, mark: string): Seen | undefined {
         `\0${readFileSync(`/proc/${pid}/environ`, 'latin1')}`.includes(`\0${mark}\0`) ||
         limitsCarry(readFileSync(`/proc/${pid}/limits`, 'latin1'), mark)
     } catch {
-      // Another user's process, or one that is just going: not ours to mark.
+      // A process of another user, or one that is ending.
     }
     return { pid, ppid: Number(ppid), pgid: Number(pgid), zombie: state === 'Z' || state === 'X', marked }
   } catch {
@@ -43,11 +43,11 @@ function look(pid: number, mark: string): Seen | undefined {
   }
 }
 
-/** Everything alive that belongs to the group or carries the mark (`NAME=value`), and all that descends from it. */
+/** Live processes of the group or with the mark (`NAME=value`), and all their descendants. */
 export function belonging(mark: string, pgid?: number): number[] {
   const all = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
-    .map((name) => look(Number(name), mark))
+    .map((name) => readProcess(Number(name), mark))
     .filter((seen): seen is Seen => seen !== undefined && seen.pid !== process.pid)
   const found = new Set(all.filter((it) => it.marked || it.pgid === pgid).map((it) => it.pid))
   for (let grown = true; grown; ) {
@@ -79,15 +79,15 @@ async function untilGone(mark: string, pgid: number | undefined, deadline: numbe
   }
 }
 
-/** To everything that belongs to the group or carries the mark, once. */
+/** Sends one signal to all processes of the group or with the mark. */
 export function signalProcesses(mark: string, pgid: number | undefined, signal: NodeJS.Signals): void {
   const found = belonging(mark, pgid)
   signalAll(found, signal)
-  // A stopped process would sleep through the request.
+  // A stopped process does not handle signals.
   signalAll(found, 'SIGCONT')
 }
 
-/** Asks, waits for the grace, then kills, again and again until nothing is left: a fork may race with the look. */
+/** Sends SIGTERM, waits for the grace period, then sends SIGKILL until nothing is left: a fork may race with the scan. */
 export async function endProcesses(
   mark: string,
   pgid: number | undefined,
@@ -97,7 +97,7 @@ export async function endProcesses(
   if (first.length === 0) return true
   if (grace_ms > 0) {
     signalAll(first, 'SIGTERM')
-    // A stopped process would sleep through the request.
+    // A stopped process does not handle signals.
     signalAll(first, 'SIGCONT')
     if (await untilGone(mark, pgid, Date.now() + grace_ms)) return true
   }

@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../auth/caller.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
+import { isFinal } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
 import {
   closedAmong,
@@ -19,6 +20,7 @@ import {
 } from '../../store/rows/callers.ts'
 import type { AuditCall } from '../access/audit.ts'
 import type { EventLog } from '../events/event-log.ts'
+import type { Committed } from '../events/log-writer.ts'
 import type { CallerTools, Offered } from './tools.ts'
 
 type Answer = { result: unknown } | { error: unknown }
@@ -211,6 +213,10 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     return row
   }
 
+  async function cancelAll(session_id: string): Promise<void> {
+    for (const row of await openRequests(db, [session_id])) await cancel(row)
+  }
+
   async function refuse(request_id: string): Promise<never> {
     const now = await requestById(db, request_id)
     const end = now?.status === 'open' ? 'timed_out' : ((now?.status ?? 'cancelled') as RequestEnd)
@@ -234,9 +240,12 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     async expire() {
       for (const row of await overdueRequests(db, 1000)) await timeOut(row)
     },
-    /** Nobody waits for them any more: their session is over. */
-    async cancelAll(session_id: string) {
-      for (const row of await openRequests(db, [session_id])) await cancel(row)
+    /** The droid of a session that is over does not wait for its requests any more. */
+    onCommit({ rows }: Committed): void {
+      for (const { id } of rows.filter(({ status }) => isFinal(status)))
+        cancelAll(id).catch((error: unknown) =>
+          deps.log.warn('failed to cancel open requests', { session_id: id, error }),
+        )
     },
     stop: () => clearInterval(looking),
   }

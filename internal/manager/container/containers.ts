@@ -12,7 +12,8 @@ import type { Store } from '../../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../../store/rows/projects.ts'
 import { recentWorkspaces } from '../../store/rows/workspaces.ts'
 import { requireStartable } from '../disk/limit.ts'
-import { effectiveLimits, type Projects } from '../project/projects.ts'
+import { effectiveLimits } from '../project/projects.ts'
+import { requireProject } from '../project/require.ts'
 import { type Directories, type Repaired, type Tampered, tamperedFault } from '../workspace/directories.ts'
 import { containerPaths, type Layout } from '../workspace/layout.ts'
 import type { ContainerEnds } from './ends.ts'
@@ -31,7 +32,6 @@ export type ContainersDeps = {
   layout: Layout
   directories: Directories
   serial: KeyedQueue
-  projects: Projects
   owner: { uid: number; gid: number }
   client: ClientInContainer
   log: Log
@@ -66,7 +66,7 @@ export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaire
 const mostWorkspaces = 1000
 
 export function createContainers(deps: ContainersDeps) {
-  const { store, runtime, config, layout, projects, directories } = deps
+  const { store, runtime, config, layout, directories } = deps
   const starting = new Map<string, Promise<Started>>()
 
   async function imageOf(
@@ -135,7 +135,7 @@ export function createContainers(deps: ContainersDeps) {
 
   /** For whoever has the project's turn; `signal` is the turn's. */
   async function bringUp(project_id: string, options: StartOptions, signal: AbortSignal): Promise<Started> {
-    const project = await projects.require(project_id)
+    const project = await requireProject(store.db, project_id)
     const ids = await recentWorkspaces(store.db, project_id, mostWorkspaces)
     await directories.ensureProject(project_id)
     // Before anything is noted: a refusal changes nothing about a container that runs.
@@ -185,7 +185,7 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   async function requireDisk(project_id: string): Promise<void> {
-    const project = await projects.require(project_id)
+    const project = await requireProject(store.db, project_id)
     requireStartable(config, project)
     if (project.container_status !== 'running') deps.requireFree()
   }
@@ -216,7 +216,7 @@ export function createContainers(deps: ContainersDeps) {
     if (deps.preparing.has(project_id))
       deps.serial.interrupt(project_id, new Fault('conflict', 'the container is being stopped'))
     await deps.serial(project_id, async () => {
-      const { container_status } = await projects.require(project_id)
+      const { container_status } = await requireProject(store.db, project_id)
       await saveContainer(store.db, project_id, { wanted: 'stopped' })
       await runtime.stop(project_id, grace_seconds)
       await deps.onStop(project_id)
@@ -230,7 +230,7 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   async function* logs(project_id: string, options: Parameters<Runtime['logs']>[1]) {
-    await projects.require(project_id)
+    await requireProject(store.db, project_id)
     yield* runtime.logs(project_id, options)
   }
 

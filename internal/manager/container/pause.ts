@@ -5,7 +5,8 @@ import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
 import { allProjects, saveContainer } from '../../store/rows/projects.ts'
-import type { Projects } from '../project/projects.ts'
+import { requireProject } from '../project/require.ts'
+import type { RequestDispatch } from '../session/dispatch.ts'
 
 export const pausedReason = 'the container is paused; container unpause resumes it'
 
@@ -16,12 +17,10 @@ type Deps = {
   store: Store
   runtime: Runtime
   serial: KeyedQueue
-  projects: () => Projects
-  /** What waited for it can be sent. */
-  soon: (project_id: string) => void
+  requestDispatch: RequestDispatch
 }
 
-export function createPause({ store, runtime, serial, projects, soon }: Deps) {
+export function createPause({ store, runtime, serial, requestDispatch }: Deps) {
   const paused = new Set<string>()
 
   /** As the engine has it. */
@@ -33,7 +32,7 @@ export function createPause({ store, runtime, serial, projects, soon }: Deps) {
       return
     }
     paused.delete(project_id)
-    soon(project_id)
+    requestDispatch(project_id)
   }
 
   return {
@@ -43,7 +42,7 @@ export function createPause({ store, runtime, serial, projects, soon }: Deps) {
     },
     seen,
     async pause(project_id: string): Promise<void> {
-      await projects().require(project_id)
+      await requireProject(store.db, project_id)
       await serial(project_id, async () => {
         const state = await runtime.inspect(project_id)
         if (state?.status !== 'running' && state?.status !== 'paused')
@@ -54,7 +53,7 @@ export function createPause({ store, runtime, serial, projects, soon }: Deps) {
     },
     /** Nothing happens if it is not paused. */
     async unpause(project_id: string): Promise<void> {
-      await projects().require(project_id)
+      await requireProject(store.db, project_id)
       await serial(project_id, async () => {
         await runtime.unpause(project_id)
         if (paused.has(project_id))

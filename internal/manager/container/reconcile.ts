@@ -45,8 +45,8 @@ type Deps = {
   serial: KeyedQueue
   log: Log
   every_seconds: number
-  /** Whether its remote is not cloned yet, perhaps because a clone was cut short. */
-  preparing: (project_id: string) => boolean
+  /** Projects whose remote is not cloned yet, possibly because a clone was interrupted. */
+  preparing: ReadonlySet<string>
   /** Nothing prepares its workspaces any more. */
   unprepared: (project_id: string, reason: string) => Promise<void>
   /** There will be no container for its sessions. */
@@ -128,7 +128,7 @@ export function createReconcile(deps: Deps) {
         ? await holdBack(project, tamperedFault(tampered))
         : await bringBack(project, ends.reasonOf(project, state), signal)
     if (running && project.wanted === 'running') await deps.listen(project_id)
-    if (project.wanted === 'running' && deps.preparing(project_id))
+    if (project.wanted === 'running' && deps.preparing.has(project_id))
       return void (await containers.bringUp(project_id, {}, signal))
     if (project.wanted === 'stopped' && (running || paused)) await runtime.stop(project_id, 10)
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
@@ -145,7 +145,7 @@ export function createReconcile(deps: Deps) {
       deps.serial(project_id, (signal) => compare(project_id, signal)),
     )
     // A clone takes as long as its remote likes.
-    if (deps.preparing(project_id)) return
+    if (deps.preparing.has(project_id)) return
     // When we are closing, there is nothing more to wait for.
     const patience = sleep(patience_ms, undefined, { signal: ended.signal, ref: false }).catch(
       () => undefined,

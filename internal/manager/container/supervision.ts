@@ -1,4 +1,5 @@
 // What supervisors say: hello, events, goodbye. The rows decide what of a supervisor's memory still counts.
+import type { ThrottledWarn } from '../../lib/throttled-log.ts'
 import type { Log } from '../../log.ts'
 import type { HelloAnswer, SupervisorHello } from '../../protocol/messages.ts'
 import { isFinal } from '../../protocol/session-status.ts'
@@ -11,22 +12,23 @@ import { activeSessions, projectSessions } from '../../store/rows/session/sessio
 import { withoutContent } from '../events/dropped-events.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { Numbered } from '../events/log-writer.ts'
-import type { Detached } from '../exec/detached.ts'
+import type { ExecRecords } from '../exec/records.ts'
+import type { RequestDispatch } from '../session/dispatch.ts'
 import type { PreviousRuns } from '../session/previous-run.ts'
 
 type Deps = {
   store: Store
   events: EventLog
   previousRuns: PreviousRuns
-  execs: () => Pick<Detached, 'hello' | 'ended'>
+  execs: Pick<ExecRecords, 'hello' | 'ended'>
   log: Log
-  soon: (project_id: string) => void
+  requestDispatch: RequestDispatch
   fail: (session_id: string, reason: string) => Promise<void>
-  outdated: (project_id: string, protocol: number) => void
+  warn: ThrottledWarn
 }
 
 export function createSupervision(deps: Deps): SupervisorSide {
-  const { store, events, previousRuns, log, soon, fail, outdated } = deps
+  const { store, events, previousRuns, log, requestDispatch, fail, warn } = deps
 
   /** Why the containers ended whose sessions are still telling of it. */
   const ends = new Map<string, string>()
@@ -62,7 +64,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       else committed[session_id] = row.committed_seq
     }
     await failForgotten(project_id, new Set(ids))
-    return { committed, unknown, ...(await deps.execs().hello(project_id, hello)) }
+    return { committed, unknown, ...(await deps.execs.hello(project_id, hello)) }
   }
 
   /** Sessions that should live in this container but that its supervisor does not know and has no pending command for. */
@@ -79,10 +81,14 @@ export function createSupervision(deps: Deps): SupervisorSide {
 
   return {
     supervisorHello,
-    supervisorReady: (link) => soon(link.project_id),
+    supervisorReady: (link) => requestDispatch(link.project_id),
     supervisorGone: () => undefined,
-    supervisorOutdated: outdated,
-    execsEnded: (project_id, { execs }) => deps.execs().ended(project_id, execs),
+    supervisorOutdated: (project_id, protocol) =>
+      warn(project_id, 'the client in a container has another protocol version: restart the container', {
+        project_id,
+        protocol,
+      }),
+    execsEnded: (project_id, { execs }) => deps.execs.ended(project_id, execs),
     async events(project_id, { session_id, events: batch }, refused) {
       const until = previousRuns.until(session_id)
       const numbered = batch

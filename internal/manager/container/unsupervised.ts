@@ -4,14 +4,20 @@ import type { Log } from '../../log.ts'
 import type { Relay } from '../../relay/relay.ts'
 import type { Store } from '../../store/open.ts'
 import { projectsWithActiveSessions } from '../../store/rows/session/sessions.ts'
-import type { Sessions } from '../session/sessions.ts'
+import type { SessionEnds } from '../session/ends.ts'
 import type { Containers } from './containers.ts'
 
 const patience_ms = 60_000
 
-type Deps = { store: Store; relay: Relay; containers: Containers; sessions: Sessions; log: Log }
+type Deps = {
+  store: Store
+  relay: Relay
+  containers: Containers
+  ends: Pick<SessionEnds, 'failAll'>
+  log: Log
+}
 
-export function createUnsupervised({ store, relay, containers, sessions, log }: Deps) {
+export function createUnsupervised({ store, relay, containers, ends, log }: Deps) {
   /** Since when each project is seen without its supervisor. */
   const since = new Map<string, number>()
 
@@ -30,7 +36,7 @@ export function createUnsupervised({ store, relay, containers, sessions, log }: 
       }
       const running = status === 'running'
       log.warn('sessions without a supervisor are given up', { project_id, running })
-      await sessions.failAll(
+      await ends.failAll(
         project_id,
         running ? 'the supervisor of the container does not answer' : 'the container is not running',
       )

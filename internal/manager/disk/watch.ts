@@ -3,10 +3,9 @@
 // measure that it may be over, when that was long ago, or when it is over and cleans up. State is in the rows: after a
 // crash the next look goes on from there. Where a file system has quotas of its own they would hold exactly; none is
 // set up here, and no single file grows beyond the limit (`RLIMIT_FSIZE`, see `runtime/docker/container/options.ts`).
-import { statfs } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/load.ts'
-import { Fault, messageOf } from '../../fault.ts'
+import { messageOf } from '../../fault.ts'
 import { measureTree } from '../../files/measure.ts'
 import type { Log } from '../../log.ts'
 import type { Runtime } from '../../runtime/runtime.ts'
@@ -18,6 +17,7 @@ import {
   saveContainer,
 } from '../../store/rows/projects.ts'
 import type { Layout } from '../workspace/layout.ts'
+import type { FreeSpace, Written } from './free-space.ts'
 import {
   averageEntryBytes,
   type DiskLimit,
@@ -39,34 +39,24 @@ type Deps = {
   runtime: Runtime
   config: Config
   layout: Layout
+  space: FreeSpace
   log: Log
   /** Fails the sessions of a project and stops its container, whatever is being done with it. */
   stop: (project_id: string, reason: string) => Promise<void>
 }
 
-/** What was written to the disk since this process started: free space may grow meanwhile, and that is not counted. */
-type Written = { bytes: number; entries: number }
 type Known = { at: number; took_ms: number; used: number; written: Written }
 
 export function createDiskWatch(deps: Deps) {
-  const { store, runtime, config, layout, log } = deps
+  const { store, runtime, config, layout, log, space } = deps
+  const { written } = space
   const ended = new AbortController()
   const known = new Map<string, Known>()
   /** Projects that were written to, or had something removed, by the server itself. */
   const touched = new Set<string>()
   const measuring = new Map<string, Promise<void>>()
   const stopping = new Map<string, Promise<void>>()
-  let free: { bytes: number; entries: number } | undefined
-  const written: Written = { bytes: 0, entries: 0 }
   let running: Promise<void> | undefined
-
-  async function look(): Promise<void> {
-    const { bavail, bsize, ffree } = await statfs(layout.home)
-    const now = { bytes: bavail * bsize, entries: ffree }
-    written.bytes += Math.max(0, (free?.bytes ?? now.bytes) - now.bytes)
-    written.entries += Math.max(0, (free?.entries ?? now.entries) - now.entries)
-    free = now
-  }
 
   function isDue(project: ProjectWithContainer): boolean {
     const last = known.get(project.id)
@@ -141,7 +131,7 @@ export function createDiskWatch(deps: Deps) {
   }
 
   async function round(): Promise<void> {
-    await look()
+    await space.look()
     const projects = await projectsOnDisk(store.db, [...touched])
     const ids = new Set(projects.map(({ id }) => id))
     for (const id of known.keys()) if (!ids.has(id)) known.delete(id)
@@ -153,7 +143,7 @@ export function createDiskWatch(deps: Deps) {
         log.warn('failed to measure the disk use of a project', { project_id: id, reason: messageOf(error) }),
       )
       await sleep(pause * (performance.now() - began), undefined, { signal: ended.signal })
-      await look()
+      await space.look()
     }
   }
 
@@ -177,22 +167,8 @@ export function createDiskWatch(deps: Deps) {
     /** The server itself wrote or removed files of this project. */
     touched: (project_id: string): void => void touched.add(project_id),
     measure: measureOnce,
-    /** What `requireFree` guards. */
-    refused: ['session spawn', 'container start'],
-    /** Throws `exhausted` while the disk of the server is nearly full. */
-    requireFree(): void {
-      const floor = config.min_free_disk_mb * mebibyte
-      if (!free || free.bytes >= floor) return
-      const left = Math.floor(free.bytes / mebibyte).toLocaleString('en-US')
-      throw new Fault(
-        'exhausted',
-        `the disk of the server has ${left} MiB free, less than min_free_disk_mb`,
-        {
-          hint: 'free space on the disk of OUBLIETTE_HOME',
-          retry_after_seconds: 60,
-        },
-      )
-    },
+    requireFree: space.requireFree,
+    refused: space.refused,
     async close() {
       ended.abort()
       await running

@@ -15,7 +15,6 @@ import {
   type Owner,
 } from '../container/user.ts'
 import type { GitUse } from '../project/git-use.ts'
-import { createOutputProgress } from './output-progress.ts'
 import type { SupervisorOf } from './supervised.ts'
 
 export type ExecRequest = Omit<ExecCommand, 'git_key'>
@@ -34,7 +33,27 @@ type Deps = {
   containers: Pick<Containers, 'start'>
 }
 
-/** Whoever goes away stops waiting; what is shared with others goes on. */
+const progressCharacters = 16 * 1024
+/** Per call, in characters: the server does not buffer the output of a day for a client that reads nothing. */
+const progressTotal = 4 * 1024 * 1024
+const progressIntervalMs = 200
+
+/** Progress that a container reports for a command. Its type, size and rate are not trusted. */
+export function createOutputProgress(report: Progress): (update: { message?: unknown }) => void {
+  let last = Number.NEGATIVE_INFINITY
+  let sent = 0
+  return ({ message }) => {
+    if (typeof message !== 'string' || message === '' || sent > progressTotal) return
+    const now = performance.now()
+    if (now - last < progressIntervalMs) return
+    last = now
+    const text = message.slice(0, progressCharacters).toWellFormed()
+    sent += text.length
+    report(sent > progressTotal ? `${text}\n[further output is not shown while the command runs]\n` : text)
+  }
+}
+
+/** A caller that disconnects stops waiting; work that is shared with others continues. */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise: aborted, reject } = Promise.withResolvers<never>()
   const onAbort = () => reject(signal.reason)

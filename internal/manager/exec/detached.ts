@@ -4,93 +4,54 @@
 // started and is `lost` as soon as the supervisor connects again.
 import type { Caller } from '../../auth/caller.ts'
 import type { Config } from '../../config/load.ts'
-import { Fault, unknown } from '../../fault.ts'
-import type { IssuedKey } from '../../git/keys.ts'
+import { Fault } from '../../fault.ts'
 import { services } from '../../git/remote.ts'
 import { newExecId } from '../../ids.ts'
-import type { Log } from '../../log.ts'
-import type { ExecEnding, ExecKill, ExecStart, SupervisorHello } from '../../protocol/messages.ts'
+import type { ExecKill, ExecStart } from '../../protocol/messages.ts'
 import type { Relay } from '../../relay/relay.ts'
 import type { Store } from '../../store/open.ts'
 import * as rows from '../../store/rows/execs.ts'
-import type { PageRequest } from '../../store/rows/page.ts'
 import type { Wake } from '../events/wake.ts'
 import type { GitUse } from '../project/git-use.ts'
-import type { Projects } from '../project/projects.ts'
 import type { Attached, ExecHooks, ExecRequest } from './attached.ts'
 import type { ReadOutput } from './output.ts'
+import { type ExecRecords, execWakeKey, shownExec } from './records.ts'
 import type { SupervisorOf } from './supervised.ts'
 
 type Deps = {
   store: Store
   config: Config
-  projects: Pick<Projects, 'require'>
+  records: ExecRecords
   relay: Relay
   supervisorOf: SupervisorOf
   attached: Pick<Attached, 'ensure' | 'requireOwnUser'>
   git: Pick<GitUse, 'issue'>
   wake: Wake
   readOutput: ReadOutput
-  log: Log
 }
 
 const mostCharacters = 4000
 const startAttempts = 3
 const start_ms = 10_000
 const kill_ms = 10_000
-/** After its deadline, for the supervisor to end a command and to tell that. */
-const overdue_ms = 60_000
 /** Calls that may wait for output in one container; beyond them a call answers at once. */
 const mostWaiting = 256
 const mebibyte = 1024 * 1024
-
-const shown = (row: rows.ExecRow) => ({
-  exec_id: row.id,
-  project_id: row.project_id,
-  status: row.status,
-  exit_code: row.exit_code,
-  reason: row.reason,
-  command: row.command,
-  working_dir: row.working_dir,
-  created_by: row.created_by,
-  started_at: row.started_at,
-  deadline_at: row.deadline_at,
-  ended_at: row.ended_at,
-  stdout_bytes: row.stdout_bytes,
-  stderr_bytes: row.stderr_bytes,
-})
 
 const isGone = (error: unknown) =>
   error instanceof Fault && (error.kind === 'unavailable' || error.kind === 'timeout')
 
 export function createDetached(deps: Deps) {
-  const { store, config, relay, wake, log } = deps
+  const { store, config, relay, wake, records } = deps
   const { db } = store
-  /** Of commands that run; a server that is started anew has none of them. */
-  const keys = new Map<string, IssuedKey>()
   const waiting = new Map<string, number>()
-  const keyOf = (exec_id: string) => `exec ${exec_id}`
-
-  function over(exec_ids: string[]): void {
-    for (const exec_id of exec_ids) {
-      keys.get(exec_id)?.[Symbol.dispose]()
-      keys.delete(exec_id)
-    }
-    wake.tell(exec_ids.map(keyOf))
-  }
-
-  async function require(exec_id: string): Promise<rows.ExecRow> {
-    const row = await rows.execById(db, exec_id)
-    if (!row) throw unknown('command', exec_id)
-    return row
-  }
 
   /** Repeated on the next connection when one is lost: the supervisor takes each id once. */
   async function tell(command: ExecStart, project_id: string, hooks: ExecHooks): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       const link = await deps.supervisorOf(project_id, hooks.signal)
       // A connection that came after the row has settled it, if it was never started.
-      const { status, reason } = await require(command.exec_id)
+      const { status, reason } = await records.require(command.exec_id)
       if (status === 'lost')
         throw new Fault('conflict', `the command was not started: ${reason}`, { hint: 'call again' })
       if (status !== 'running') return
@@ -132,7 +93,7 @@ export function createDetached(deps: Deps) {
       { running, kept },
     )
     const issued = deps.git.issue(project_id, services)
-    keys.set(exec_id, issued)
+    records.holdGitKey(exec_id, issued)
     const command: ExecStart = {
       ...request,
       exec_id,
@@ -151,38 +112,11 @@ export function createDetached(deps: Deps) {
           cause: error,
         })
       // The supervisor answered, and did not take it; or its caller went away before it was told.
-      over([exec_id])
+      records.release([exec_id])
       await rows.deleteExec(db, exec_id)
       throw error
     }
     return { exec_id }
-  }
-
-  async function lose(project_id: string, reason: string, ids?: string[]): Promise<void> {
-    const lost = await rows.loseExecs(db, project_id, reason, ids)
-    for (const exec_id of lost) log.warn('a command is lost', { project_id, exec_id, reason })
-    over(lost)
-  }
-
-  async function ended(project_id: string, endings: ExecEnding[]): Promise<string[]> {
-    over(await rows.endExecs(db, project_id, endings))
-    // Also those that are not of this project, or have their end already: to tell them again changes nothing.
-    return endings.map(({ exec_id }) => exec_id)
-  }
-
-  /** What a supervisor has of commands against the rows: what nobody owns on one side is ended on the other. */
-  async function hello(project_id: string, { boot_id, execs }: SupervisorHello) {
-    const settled_execs = await ended(project_id, execs.ended)
-    const owned = await rows.runningExecs(db, project_id)
-    const running = new Set(execs.running)
-    const missing = owned.filter(({ id }) => !running.has(id))
-    const before = missing.filter((row) => row.boot_id !== boot_id)
-    const never = missing.filter((row) => row.boot_id === boot_id)
-    const ids = (of: rows.ExecRow[]) => of.map(({ id }) => id)
-    await lose(project_id, 'the container was restarted', ids(before))
-    await lose(project_id, 'the connection to the container was lost before it was started', ids(never))
-    const known = new Set(ids(owned))
-    return { settled_execs, unknown_execs: execs.running.filter((id) => !known.has(id)) }
   }
 
   async function waitForOutput(
@@ -195,7 +129,7 @@ export function createDetached(deps: Deps) {
     const link = relay.supervisor(project_id)
     if (!link || under >= mostWaiting) return
     waiting.set(project_id, under + 1)
-    const seen = wake.seen(keyOf(id))
+    const seen = wake.seen(execWakeKey(id))
     const given_up = new AbortController()
     const until = AbortSignal.any([signal, given_up.signal])
     const wait_ms = wait_seconds * 1000
@@ -206,7 +140,7 @@ export function createDetached(deps: Deps) {
         link.send('exec_wait', params, { signal: until }).catch((error: unknown) => {
           if (!isGone(error) && !until.aborted) throw error
         }),
-        wake.news(keyOf(id), seen, { signal: until, timeout_ms: wait_ms }),
+        wake.news(execWakeKey(id), seen, { signal: until, timeout_ms: wait_ms }),
       ])
     } finally {
       given_up.abort()
@@ -220,56 +154,37 @@ export function createDetached(deps: Deps) {
     exec_id: string,
     page: { cursor?: string; max_bytes: number; wait_seconds: number; signal: AbortSignal },
   ) {
-    let row = await require(exec_id)
+    let row = await records.require(exec_id)
     const offsets = deps.readOutput.offsetsOf(page.cursor)
     // The row is read before the files, here and below: what is over by its row has all its output on the disk.
     let read = await deps.readOutput.read(row, offsets, page.max_bytes)
     const nothing = read.stdout === '' && read.stderr === ''
     if (nothing && row.status === 'running' && page.wait_seconds > 0) {
       await waitForOutput(row, offsets, page.wait_seconds, page.signal)
-      row = await require(exec_id)
+      row = await records.require(exec_id)
       read = await deps.readOutput.read(row, offsets, page.max_bytes)
     }
     return { exec_id, status: row.status, exit_code: row.exit_code, ...read }
   }
 
   async function kill(exec_id: string, signal: ExecKill['signal'], until: AbortSignal) {
-    const row = await require(exec_id)
-    if (row.status !== 'running') return shown(row)
-    const seen = wake.seen(keyOf(exec_id))
+    const row = await records.require(exec_id)
+    if (row.status !== 'running') return shownExec(row)
+    const seen = wake.seen(execWakeKey(exec_id))
     const link = await deps.supervisorOf(row.project_id, until)
     await link.send('exec_kill', { exec_id, signal })
     // Another signal may be ignored, and is answered at once.
-    if (signal === 'SIGKILL') await wake.news(keyOf(exec_id), seen, { signal: until, timeout_ms: kill_ms })
-    return shown(await require(exec_id))
+    if (signal === 'SIGKILL')
+      await wake.news(execWakeKey(exec_id), seen, { signal: until, timeout_ms: kill_ms })
+    return shownExec(await records.require(exec_id))
   }
 
   return {
     start,
     output,
     kill,
-    hello,
-    lose,
-    ended: async (project_id: string, endings: ExecEnding[]) => ({
-      settled: await ended(project_id, endings),
-    }),
-    status: async (exec_id: string) => shown(await require(exec_id)),
-    projectOf: async (exec_id: string) => (await rows.execById(db, exec_id))?.project_id,
-    async list(filter: { project_id: string; status?: rows.ExecRow['status'] } & PageRequest) {
-      await deps.projects.require(filter.project_id)
-      const { items, next_cursor } = await rows.listExecs(db, filter)
-      return { execs: items.map(shown), next_cursor }
-    },
-    /** Part of the reconciler's sweep. A supervisor that comes back later still tells how they ended. */
-    async sweep(): Promise<void> {
-      const overdue = await rows.overdueExecs(db, new Date(Date.now() - overdue_ms))
-      for (const [project_id, of] of Map.groupBy(overdue, (row) => row.project_id))
-        await lose(
-          project_id,
-          'its container did not tell its end by the deadline',
-          of.map(({ id }) => id),
-        )
-    },
+    status: records.status,
+    list: records.list,
+    projectOf: records.projectOf,
   }
 }
-export type Detached = ReturnType<typeof createDetached>

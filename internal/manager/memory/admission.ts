@@ -12,6 +12,7 @@ import { type MemoryHolder, memoryUse, projectsWithQueue } from '../../store/row
 import type { Committed } from '../events/log-writer.ts'
 import { effectiveLimits } from '../project/projects.ts'
 import { type SessionChanging, status } from '../session/change.ts'
+import type { RequestDispatch } from '../session/dispatch.ts'
 import { expectedMb, heldMb, supervisorMb } from './expected.ts'
 import type { MeasuredMemory } from './measured.ts'
 
@@ -28,11 +29,11 @@ export type AdmissionDeps = {
   config: Config
   log: Log
   measured: MeasuredMemory
-  change: () => SessionChanging
-  soon: (project_id: string) => void
+  change: SessionChanging
+  requestDispatch: RequestDispatch
 }
 
-export function createAdmission({ store, config, log, measured, change, soon }: AdmissionDeps) {
+export function createAdmission({ store, config, log, measured, change, requestDispatch }: AdmissionDeps) {
   /** Projects that may have queued sessions: a hint that saves queries, renewed by each sweep. */
   const waiting = new Set<string>()
   const admitting = new Map<string, Promise<void>>()
@@ -91,7 +92,7 @@ export function createAdmission({ store, config, log, measured, change, soon }: 
       waiting.delete(project_id)
       return false
     }
-    return await change()(first.id, async (trx, row, write) => {
+    return await change(first.id, async (trx, row, write) => {
       const project = await projectById(trx, project_id)
       if (!project) return false
       if (row.status !== 'queued') return true
@@ -109,7 +110,7 @@ export function createAdmission({ store, config, log, measured, change, soon }: 
 
   async function admitAll(project_id: string): Promise<void> {
     while (await admitFirst(project_id));
-    soon(project_id)
+    requestDispatch(project_id)
   }
 
   /** One at a time per project; what happens meanwhile is looked at once more. */

@@ -1,6 +1,6 @@
 // What sessions are expected to take of the memory of their container.
 
-import { agentMemoryMb } from '../../config/default-droids.ts'
+import { agents } from '../../agents/agents.ts'
 import type { Config } from '../../config/load.ts'
 import type { MemoryHolder } from '../../store/rows/session/memory.ts'
 
@@ -13,7 +13,7 @@ export function expectedMb({ droids }: Pick<Config, 'droids'>, droid: string): n
   const entry = droids[droid]
   if (entry?.memory_mb !== undefined) return entry.memory_mb
   if (droid === 'shell' || entry?.kind === 'shell') return shellMb
-  return entry?.agent ? agentMemoryMb[entry.agent] : unknownAgentMb
+  return entry?.agent ? agents[entry.agent].memory_mb : unknownAgentMb
 }
 
 /** A shell has no process between turns. */

@@ -8,20 +8,21 @@ import type { Store } from '../../store/open.ts'
 import { type Due, deleteCommand, insertCommand, pendingTurns } from '../../store/rows/session/commands.ts'
 import { hibernatable } from '../../store/rows/session/memory.ts'
 import { type SessionChanging, status } from '../session/change.ts'
+import type { RequestDispatch } from '../session/dispatch.ts'
 
 type Deps = {
   store: Store
   config: Config
   log: Log
-  change: () => SessionChanging
-  soon: (project_id: string) => void
+  change: SessionChanging
+  requestDispatch: RequestDispatch
 }
 
-export function createHibernation({ store, config, log, change, soon }: Deps) {
+export function createHibernation({ store, config, log, change, requestDispatch }: Deps) {
   return {
     /** The supervisor has stopped the process. */
     async done(command: Due): Promise<void> {
-      await change()(command.session_id, async (trx, row, write) => {
+      await change(command.session_id, async (trx, row, write) => {
         await deleteCommand(trx, command.id)
         if (row.status !== 'idle' || row.hibernated) return
         // It is idle for as long as before: `session_idle_minutes` counts from then.
@@ -34,7 +35,7 @@ export function createHibernation({ store, config, log, change, soon }: Deps) {
       const projects = new Set<string>()
       for (const { id, project_id } of await hibernatable(store.db, before))
         try {
-          const told = await change()(id, async (trx, row) => {
+          const told = await change(id, async (trx, row) => {
             const since = row.idle_at === null ? undefined : Date.parse(row.idle_at)
             if (row.status !== 'idle' || row.hibernated || row.end_requested_at) return false
             if (since === undefined || since >= before.getTime()) return false
@@ -46,7 +47,7 @@ export function createHibernation({ store, config, log, change, soon }: Deps) {
         } catch (error) {
           log.warn('failed to hibernate a session', { session_id: id, reason: messageOf(error) })
         }
-      for (const project_id of projects) soon(project_id)
+      for (const project_id of projects) requestDispatch(project_id)
     },
   }
 }

@@ -8,7 +8,7 @@ import type { Relay } from '../../relay/relay.ts'
 const mebibyte = 1024 * 1024
 const answer_ms = 5_000
 
-type Deps = { relay: () => Relay; paused: (project_id: string) => boolean; log: Log }
+type Deps = { relay: Pick<Relay, 'supervisor'>; paused: (project_id: string) => boolean; log: Log }
 
 export function createMeasuredMemory({ relay, paused, log }: Deps) {
   const asking = new Set<string>()
@@ -16,7 +16,7 @@ export function createMeasuredMemory({ relay, paused, log }: Deps) {
   const measured = new Map<string, Map<string, number>>()
 
   async function ask(project_id: string): Promise<void> {
-    const link = relay().supervisor(project_id)
+    const link = relay.supervisor(project_id)
     if (!link) return
     const { sessions } = await link.send('state', {}, { timeout_ms: answer_ms })
     const mb = sessions.map(

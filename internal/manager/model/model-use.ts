@@ -1,14 +1,15 @@
 // What sessions use of models: which provider a droid gets, and what its requests are held to. What they may cost, and did
 // cost, is `spending.ts`.
 import type { Config, Credential } from '../../config/load.ts'
-import type { ModelProvider } from '../../config/models.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
+import type { ModelProvider } from '../../model-providers.ts'
 import { chooseProvider, remedy } from '../../models/providers/credentials.ts'
 import { createGateway, type Gateway } from '../../models/proxy.ts'
 import type { Store } from '../../store/open.ts'
 import { type ModelRules, projectModelRules } from '../../store/rows/spending.ts'
-import type { Sessions } from '../session/sessions.ts'
+import type { ContainerThrottle } from '../container/uplink.ts'
+import type { SessionChanging } from '../session/change.ts'
 import { createSpending } from './spending.ts'
 
 type Known = { config: Config; credentials: ReadonlyMap<string, Credential> }
@@ -54,12 +55,13 @@ function createRules(store: Store) {
 export function createModelUse(
   deps: Known & {
     store: Store
-    sessions: Sessions
+    change: SessionChanging
     log: Log
-    home: string
+    /** The secret of this home: reservations of its previous processes are recognized by its hash. */
+    secret: Buffer
     /** Whose key it is. */
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
-    pace: (project_id: string, weight: number) => number
+    throttle: ContainerThrottle
   },
 ): Gateway & { sweep(): Promise<void> } {
   const { config } = deps
@@ -70,7 +72,7 @@ export function createModelUse(
     prices: config,
     hosted_tools: config.hosted_tools,
     log: deps.log,
-    pace: deps.pace,
+    pace: deps.throttle,
     async admit(project_id, key) {
       const [{ session_id }, { credential_refs, network }] = await Promise.all([
         deps.identify(project_id, key),

@@ -1,14 +1,14 @@
 // The money of projects, held in rows: a request to a model reserves what it may cost at most before it is sent, and is
 // settled with what it did cost in the transaction that records its usage. While its process lives it renews the lease of
 // its reservations. What a dead process left is charged in full by the sweep: the request may have been answered.
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import type { ModelUsage } from '../../models/usage/charge.ts'
 import type { Db, Store } from '../../store/open.ts'
 import * as rows from '../../store/rows/spending.ts'
-import type { Sessions } from '../session/sessions.ts'
+import type { SessionChanging } from '../session/change.ts'
 
 const lease_seconds = 60
 const renew_ms = 15_000
@@ -16,10 +16,10 @@ const renew_ms = 15_000
 type Deps = {
   store: Store
   config: Config
-  sessions: Sessions
+  change: SessionChanging
   log: Log
-  /** Names the home, which one process at a time uses. */
-  home: string
+  /** The secret of the home, which one process at a time uses: its hash names the home in rows. */
+  secret: Buffer
 }
 type Usage = Omit<ModelUsage, 'provider'> & { provider: string }
 type Ended = { id: string; project_id: string; session_id: string }
@@ -39,7 +39,8 @@ function refusal({ spent_usd, reserved_usd, limit_usd }: rows.Admission): Fault 
   )
 }
 
-export function createSpending({ store, config, sessions, log, home }: Deps) {
+export function createSpending({ store, config, change, log, secret }: Deps) {
+  const home = createHash('sha256').update('spending').update(secret).digest('hex').slice(0, 32)
   const holder = { home, process: randomUUID() }
   const held = new Set<string>()
   /** By project: requests that are answered already, while that is being written. */
@@ -59,7 +60,7 @@ export function createSpending({ store, config, sessions, log, home }: Deps) {
     const { id, project_id, session_id } = ended
     const ends = async (trx: Db) => (await rows.deleteReservation(trx, id)) || is_held
     try {
-      await sessions.change(session_id, async (trx, _row, write) => {
+      await change(session_id, async (trx, _row, write) => {
         if (await ends(trx)) await write([event(usage)])
       })
     } catch (error) {

@@ -7,8 +7,10 @@ import { createGitProxy, type GitProxy } from '../../git/proxy.ts'
 import { gitCredential, isProxied, services } from '../../git/remote.ts'
 import type { Log } from '../../log.ts'
 import { isFinal } from '../../protocol/session-status.ts'
+import type { Store } from '../../store/open.ts'
+import type { ContainerThrottle } from '../container/uplink.ts'
 import type { Committed } from '../events/log-writer.ts'
-import type { Projects } from './projects.ts'
+import { requireProject } from './require.ts'
 
 export type GitUse = Pick<GitProxy, 'accept' | 'close'> & {
   issue: GitKeys['issue']
@@ -16,16 +18,16 @@ export type GitUse = Pick<GitProxy, 'accept' | 'close'> & {
 }
 
 export function createGitUse(deps: {
-  projects: Projects
+  store: Store
   credentials: ReadonlyMap<string, Credential>
   log: Log
   identify: (project_id: string, key: string) => Promise<{ session_id: string }>
-  pace: (project_id: string, weight: number) => number
+  throttle: ContainerThrottle
 }): GitUse {
   const keys = createGitKeys((holder) => proxy.end(holder))
   const proxy = createGitProxy({
     log: deps.log,
-    pace: deps.pace,
+    pace: deps.throttle,
     async admit(project_id, key) {
       const issued = keys.find(project_id, key)
       if (issued) return issued
@@ -33,7 +35,7 @@ export function createGitUse(deps: {
       return { holder: session_id, allowed: services }
     },
     async remote(project_id) {
-      const { remote_url, credential_refs } = await deps.projects.require(project_id)
+      const { remote_url, credential_refs } = await requireProject(deps.store.db, project_id)
       return { remote_url, credential: gitCredential(deps.credentials, credential_refs) }
     },
   })

@@ -1,6 +1,6 @@
 // What a caller can choose from when it makes a project. Credentials by name only.
 import type { Config, Credential } from '../../config/load.ts'
-import type { ModelProvider } from '../../config/models.ts'
+import type { ModelProvider } from '../../model-providers.ts'
 import { remedy } from '../../models/providers/credentials.ts'
 import type { Runtime } from '../../runtime/runtime.ts'
 

@@ -16,12 +16,20 @@ import { brokenRule } from '../../store/errors.ts'
 import type { Db, Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import * as rows from '../../store/rows/projects.ts'
+import { projectUsage, sessionById, treeUsage } from '../../store/rows/session/sessions.ts'
 import { insertWorkspace } from '../../store/rows/workspaces.ts'
 import { shownDisk } from '../disk/limit.ts'
 import type { Directories } from '../workspace/directories.ts'
 import type { Layout } from '../workspace/layout.ts'
-import { type ProjectChange, parseGrant, requireMayChange, requireMayGrant } from './boundaries.ts'
+import {
+  changeableBy,
+  type ProjectChange,
+  parseGrant,
+  requireMayChange,
+  requireMayGrant,
+} from './boundaries.ts'
 import { checkRemote } from './git-use.ts'
+import { requireProject } from './require.ts'
 
 export type ProjectFields = Partial<ProjectChange> & {
   name: string
@@ -90,11 +98,7 @@ export function createProjects(deps: ProjectsDeps) {
     }
   }
 
-  async function require(project_id: string): Promise<rows.ProjectWithContainer> {
-    const row = await rows.projectById(db, project_id)
-    if (!row || row.deleting_at) throw unknown('project', project_id)
-    return row
-  }
+  const require = (project_id: string) => requireProject(db, project_id)
 
   async function check(fields: Partial<ProjectFields>): Promise<void> {
     if (fields.droid && fields.droid !== 'shell' && !Object.hasOwn(config.droids, fields.droid))
@@ -290,6 +294,22 @@ export function createProjects(deps: ProjectsDeps) {
     })
   }
 
+  /** The effective limits of a project, and how much of them it and the tree of a session use. */
+  async function limits(project_id: string, session_id?: string) {
+    const effective = effectiveLimits(config, await require(project_id))
+    const { sessions, active, spawned_last_minute, ...tokens } = await projectUsage(db, project_id)
+    const used = { sessions, active_sessions: active, spawns_last_minute: spawned_last_minute, ...tokens }
+    const shared = { project_id, limits: effective, used, changeable: changeableBy() }
+    if (!session_id) return { ...shared, session: null }
+    const row = await sessionById(db, session_id)
+    if (row?.project_id !== project_id) throw unknown('session', session_id)
+    const tree = await treeUsage(db, row.root_session_id)
+    return {
+      ...shared,
+      session: { session_id, depth: row.depth, root_session_id: row.root_session_id, tree },
+    }
+  }
+
   async function list(filter: { name_contains?: string; only_id?: string } & PageRequest) {
     const { items, next_cursor } = await rows.listProjects(db, filter)
     return { projects: items.map(shown), next_cursor }
@@ -298,6 +318,7 @@ export function createProjects(deps: ProjectsDeps) {
   return {
     create,
     list,
+    limits,
     update,
     remove,
     require,

@@ -11,7 +11,6 @@ import { nextWakes, type ScheduleRow } from '../../store/rows/schedule/schedules
 import { onTokenChange } from '../access/tokens.ts'
 import { createClaims } from './claims.ts'
 import { createRunner, type FollowSession, type ScheduledCall } from './run.ts'
-import { createSlots } from './slots.ts'
 
 /** Replaced in tests. `after` returns what cancels it. */
 export type Clock = { now(): number; after(ms: number, go: () => void): () => void }
@@ -43,6 +42,38 @@ const startAtOnce = 12
 /** After a failure; longer after each further one. The end of an outage is told by the listening connection. */
 const pauses = { first: 500, longest: 10_000 }
 
+/** At most so many calls at a time: ten thousand runs that are due in one second must not take every database connection. */
+function createConcurrencyLimit(most: number) {
+  const queue: (() => void)[] = []
+  let waiting: { length: number; resolve: () => void }[] = []
+  let taken = 0
+
+  function leave(): void {
+    const next = queue.shift()
+    if (next) next()
+    else taken -= 1
+    for (const one of waiting) if (queue.length < one.length) one.resolve()
+    waiting = waiting.filter((one) => queue.length >= one.length)
+  }
+
+  async function run<T>(work: () => Promise<T>): Promise<T> {
+    if (taken < most) taken += 1
+    else await new Promise<void>((resolve) => queue.push(resolve))
+    try {
+      return await work()
+    } finally {
+      leave()
+    }
+  }
+
+  return Object.assign(run, {
+    /** Resolves when fewer than `length` calls are queued. */
+    async queueShorterThan(length: number): Promise<void> {
+      if (queue.length >= length) await new Promise<void>((resolve) => waiting.push({ length, resolve }))
+    },
+  })
+}
+
 export function createScheduler(deps: SchedulerDeps) {
   const { store, log, clock = realClock, lease_ms = 15_000 } = deps
   const claims = createClaims({
@@ -52,7 +83,7 @@ export function createScheduler(deps: SchedulerDeps) {
     claimed_by: `scheduler_${randomBytes(8).toString('hex')}`,
   })
   const execute = createRunner({ ...deps, now: clock.now, started: claims.started })
-  const slots = createSlots(startAtOnce)
+  const limit = createConcurrencyLimit(startAtOnce)
   const closing = new AbortController()
   const held = new Map<string, { over: Promise<void>; stop: AbortController }>()
   const unlisten: (() => Promise<void>)[] = []
@@ -69,7 +100,7 @@ export function createScheduler(deps: SchedulerDeps) {
     const work = async () => {
       try {
         const begin = <T>(step: () => Promise<T>) =>
-          slots(async () => {
+          limit(async () => {
             signal.throwIfAborted()
             return await step()
           })
@@ -129,7 +160,7 @@ export function createScheduler(deps: SchedulerDeps) {
     let locked = false
     while (!closing.signal.aborted) {
       if (suspect) await disable()
-      await slots.shorterThan(batch)
+      await limit.queueShorterThan(batch)
       const { due, expiry, lease } = await nextWakes(store.db, [...held.keys()])
       const left = (time: string | null) => (time === null ? longestSleep : Date.parse(time) - clock.now())
       if (left(expiry) <= 0) await disable()

@@ -6,6 +6,7 @@ import type { Store } from '../../store/open.ts'
 import { type ApprovalRow, approvalById, decideApproval, listApprovals } from '../../store/rows/approvals.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { insertCommand } from '../../store/rows/session/commands.ts'
+import type { RequestDispatch } from './dispatch.ts'
 import type { Sessions } from './sessions.ts'
 
 const shown = (row: ApprovalRow) => ({
@@ -25,7 +26,7 @@ const shown = (row: ApprovalRow) => ({
 export function createApprovals(deps: {
   store: Store
   sessions: Sessions
-  soon: (project_id: string) => void
+  requestDispatch: RequestDispatch
 }) {
   const { store, sessions } = deps
   const { db } = store
@@ -74,7 +75,7 @@ export function createApprovals(deps: {
       return done
     })
     if (!decided) throw new Fault('conflict', `approval ${id} was ${(await require(id)).status} before`)
-    deps.soon(decided.project_id)
+    deps.requestDispatch(decided.project_id)
     return shown(decided)
   }
 

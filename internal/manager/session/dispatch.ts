@@ -2,8 +2,9 @@
 // when the supervisor has taken it over, and is sent again after any crash: the supervisor does each command once, by
 // its id. Commands of one session go in order, sessions do not wait for each other.
 import type { SessionKeys } from '../../auth/session-keys.ts'
-import type { Config } from '../../config/load.ts'
+import type { Config, Credential } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
+import { createKeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Log } from '../../log.ts'
 import type { Relay } from '../../relay/relay.ts'
 import type { SupervisorLink } from '../../relay/supervisor-side.ts'
@@ -19,8 +20,34 @@ import { type SessionRow, sessionById } from '../../store/rows/session/sessions.
 import type { Containers } from '../container/containers.ts'
 import { type Poison, PoisonRefusal } from '../events/poison.ts'
 import type { SupervisorOf } from '../exec/supervised.ts'
+import { providerOf } from '../model/model-use.ts'
+import { requireProject } from '../project/require.ts'
 import { containerPaths } from '../workspace/layout.ts'
+import type { SessionEnds } from './ends.ts'
 import type { PreviousRuns } from './previous-run.ts'
+
+/** The project has commands to send. */
+export type RequestDispatch = (project_id: string) => void
+/** The first command of a session that was just inserted: no other command precedes it, so no row has to be read. */
+type DispatchFirst = (command: Due, row: SessionRow) => void
+
+/**
+ * How the managers that write command rows reach the dispatcher, which is built on top of them and subscribes. A request
+ * without a subscriber is not lost: the sweep reads the rows.
+ */
+export function createDispatchRequests() {
+  let subscriber: { dispatch: RequestDispatch; first: DispatchFirst } | undefined
+  return {
+    requestDispatch: ((project_id) =>
+      subscriber?.dispatch(project_id)) satisfies RequestDispatch as RequestDispatch,
+    dispatchFirst: ((command, row) =>
+      subscriber?.first(command, row)) satisfies DispatchFirst as DispatchFirst,
+    subscribe(to: NonNullable<typeof subscriber>): void {
+      subscriber = to
+    },
+  }
+}
+type DispatchRequests = ReturnType<typeof createDispatchRequests>
 
 export type DispatchDeps = {
   store: Store
@@ -30,22 +57,19 @@ export type DispatchDeps = {
   supervisorOf: SupervisorOf
   containers: Containers
   config: Config
+  credentials: ReadonlyMap<string, Credential>
   keys: SessionKeys
   log: Log
-  /** Its droid cannot be started, or the command cannot be carried out: say so in the session and let it be over. */
-  fail: (session_id: string, reason: string) => Promise<void>
-  /** There is nothing to end in a container: its end is written down. */
-  finish: (command: Due) => Promise<void>
-  /** The droid that the prompt was for is gone: start it again with this turn. */
+  requests: Pick<DispatchRequests, 'subscribe'>
+  ends: Pick<SessionEnds, 'over'>
+  /** The droid of a prompt is gone: start it again with this turn. */
   restart: (command: Due) => Promise<void>
-  /** The process of its agent is stopped: write that down, and the command is done. */
+  /** The process of its agent is stopped: writes that to the row and deletes the command. */
   hibernated: (command: Due) => Promise<void>
-  /** Nothing is sent to a container that is paused: it waits. */
+  /** Nothing is sent to a paused container: its commands stay in their rows. */
   paused: (project_id: string) => boolean
-  /** Whether the workspace of its droids is not there yet: they are started afterwards. */
-  preparing: (project_id: string) => boolean
-  /** The model provider that a droid uses in a project; a fault if it needs one and there is none. */
-  provider: (project_id: string, droid: string) => Promise<string | undefined>
+  /** Projects whose remote is not cloned yet: their droids are started afterwards. */
+  preparing: ReadonlySet<string>
 }
 
 const gone = (error: unknown) =>
@@ -56,17 +80,31 @@ const startingIn = (commands: CommandRow[]) =>
   new Set(commands.filter(({ kind }) => kind === 'start').map(({ session_id }) => session_id))
 
 export function createDispatch(deps: DispatchDeps) {
-  const { store, relay, containers, config, keys, log } = deps
+  const { store, relay, containers, config, keys, log, ends } = deps
   const { db } = store
   const under = new Set<string>()
-  const tails = new Map<string, Promise<void>>()
+  const queue = createKeyedQueue()
   let closed = false
+
+  const fail = (session_id: string, reason: string) => ends.over(session_id, 'failed', reason)
+
+  /** Nothing of the session is left in the container: the end that was requested is written down. */
+  async function finish({ session_id, payload }: Due): Promise<void> {
+    const { status = 'completed', reason = 'ended' } = payload as {
+      status?: 'completed' | 'cancelled'
+      reason?: string
+    }
+    await ends.over(session_id, status, reason)
+  }
 
   async function startParams(command: Due, row: SessionRow) {
     const droid = row.droid === 'shell' ? { kind: 'shell' as const } : config.droids[row.droid]
     if (!droid) throw new Fault('invalid', `the config has no droid "${row.droid}" any more`)
     const { turn, resume } = command.payload as { turn?: never; resume?: boolean }
-    const provider = await deps.provider(row.project_id, row.droid)
+    const provider =
+      row.droid === 'shell'
+        ? undefined
+        : providerOf(deps, await requireProject(db, row.project_id), row.droid)
     return {
       command_id: command.id,
       session_id: row.id,
@@ -90,14 +128,14 @@ export function createDispatch(deps: DispatchDeps) {
     }
   }
 
-  async function send(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
+  async function sendOne(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
     if (command.kind === 'start') await deps.previousRuns.told(command.session_id)
     const row = fresh ?? (await sessionById(db, command.session_id))
     if (!row) return
     const base = { command_id: command.id, session_id: row.id }
     const payload = command.payload as never
     // It was hibernated after its end was asked for: its supervisor has nothing more to say of it.
-    if (command.kind === 'end' && row.hibernated) return await deps.finish(command)
+    if (command.kind === 'end' && row.hibernated) return await finish(command)
     const start = command.kind === 'start' ? await startParams(command, row) : undefined
     const refused = deps.poison.begin({
       project_id: row.project_id,
@@ -119,7 +157,7 @@ export function createDispatch(deps: DispatchDeps) {
     const { id: command_id, session_id } = command
     log.warn('a command is refused', { session_id, command_id, reason: why.message })
     await deleteCommand(db, command.id)
-    await deps.fail(session_id, why.message)
+    await fail(session_id, why.message)
   }
 
   async function restart(command: Due): Promise<void> {
@@ -133,7 +171,7 @@ export function createDispatch(deps: DispatchDeps) {
 
   async function deliver(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
     try {
-      await send(link, command, fresh)
+      await sendOne(link, command, fresh)
       if (command.kind === 'hibernate') await deps.hibernated(command)
       else await deleteCommand(db, command.id)
     } catch (error) {
@@ -150,23 +188,17 @@ export function createDispatch(deps: DispatchDeps) {
         reason: messageOf(error),
       })
       await deleteCommand(db, command.id)
-      if (command.kind === 'start') await deps.fail(command.session_id, messageOf(error))
-      else if (command.kind === 'end') await deps.finish(command)
+      if (command.kind === 'start') await fail(command.session_id, messageOf(error))
+      else if (command.kind === 'end') await finish(command)
     }
   }
 
   function enqueue(link: SupervisorLink, command: Due, fresh?: SessionRow): void {
     if (under.has(command.id)) return
     under.add(command.id)
-    const before = tails.get(command.session_id) ?? Promise.resolve()
-    const mine = before
-      .then(() => deliver(link, command, fresh))
-      .catch((error: unknown) => log.error('a command is not delivered', { command_id: command.id, error }))
-      .finally(() => {
-        under.delete(command.id)
-        if (tails.get(command.session_id) === mine) tails.delete(command.session_id)
-      })
-    tails.set(command.session_id, mine)
+    queue(command.session_id, () => deliver(link, command, fresh))
+      .catch((error: unknown) => log.error('failed to deliver a command', { command_id: command.id, error }))
+      .finally(() => under.delete(command.id))
   }
 
   /** The supervisor, with the container brought up for it if there is something to start. */
@@ -178,14 +210,14 @@ export function createDispatch(deps: DispatchDeps) {
     return await deps.supervisorOf(project_id)
   }
 
-  /** Sends whatever is due in a project. Safe to call at any time, by anybody, as often as one likes. */
-  async function kick(project_id: string): Promise<void> {
+  /** Sends the pending commands of a project. Safe to call at any time and to repeat. */
+  async function send(project_id: string): Promise<void> {
     const commands = await pendingCommands(db, project_id)
     if (commands.length === 0 || closed || deps.paused(project_id)) return
     let link = relay.supervisor(project_id)
     let waiting = commands
     if (link) {
-      const starting = deps.preparing(project_id) ? startingIn(commands) : undefined
+      const starting = deps.preparing.has(project_id) ? startingIn(commands) : undefined
       for (const command of commands) if (!starting?.has(command.session_id)) enqueue(link, command)
       waiting = commands.filter(({ session_id }) => starting?.has(session_id))
     }
@@ -198,7 +230,7 @@ export function createDispatch(deps: DispatchDeps) {
       if (closed || deps.paused(project_id)) return
       log.warn('a container for sessions is not to be had', { project_id, reason: messageOf(error) })
       for (const session_id of new Set(waiting.map((command) => command.session_id)))
-        await deps.fail(session_id, messageOf(error))
+        await fail(session_id, messageOf(error))
       return
     }
     if (link) {
@@ -208,33 +240,38 @@ export function createDispatch(deps: DispatchDeps) {
     }
     for (const command of waiting) {
       await deleteCommand(db, command.id)
-      if (command.kind === 'end') await deps.finish(command)
+      if (command.kind === 'end') await finish(command)
     }
   }
 
-  const soon = (project_id: string): void => {
-    kick(project_id).catch((error: unknown) => {
-      if (!closed) log.warn('commands wait for the next sweep', { project_id, reason: messageOf(error) })
+  function dispatch(project_id: string): void {
+    send(project_id).catch((error: unknown) => {
+      if (!closed)
+        log.warn('failed to send commands, retrying in the next sweep', {
+          project_id,
+          reason: messageOf(error),
+        })
     })
   }
 
-  return {
-    soon,
-    /** The first command of a session that was just made: nothing can be before it, so nothing has to be read. */
-    first(command: Due, row: SessionRow): void {
+  deps.requests.subscribe({
+    dispatch,
+    first(command, row) {
       const link = relay.supervisor(row.project_id)
-      const waits = deps.preparing(row.project_id) || deps.paused(row.project_id)
+      const waits = deps.preparing.has(row.project_id) || deps.paused(row.project_id)
       if (link && !closed && !waits) enqueue(link, command, row)
-      else soon(row.project_id)
+      else dispatch(row.project_id)
     },
+  })
+
+  return {
     /** Part of the reconciler's sweep: after a crash, this is the recovery. */
     async sweep() {
-      for (const project_id of await projectsWithCommands(db)) soon(project_id)
+      for (const project_id of await projectsWithCommands(db)) dispatch(project_id)
     },
     async close() {
       closed = true
-      await Promise.allSettled(tails.values())
+      await queue.settled()
     },
   }
 }
-export type Dispatch = ReturnType<typeof createDispatch>

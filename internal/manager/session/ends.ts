@@ -1,8 +1,9 @@
 // How sessions come to their end: asked for with all below them, cancelled in their turn, given up with their container,
 // idle for too long, and at last removed. The end itself happens in the container; here it is written down and asked for.
+import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import { type FinalStatus, isFinal } from '../../protocol/session-status.ts'
-import type { Db } from '../../store/open.ts'
+import type { Db, Store } from '../../store/open.ts'
 import { cancelApprovals } from '../../store/rows/approvals.ts'
 import {
   deleteSessionCommands,
@@ -12,9 +13,14 @@ import {
 } from '../../store/rows/session/commands.ts'
 import * as rows from '../../store/rows/session/sessions.ts'
 import { type SessionChanging, status, type Write } from './change.ts'
-import type { SessionsDeps } from './sessions.ts'
+import type { RequestDispatch } from './dispatch.ts'
 
-type Deps = Pick<SessionsDeps, 'store' | 'config' | 'soon' | 'forget'> & { change: SessionChanging }
+type Deps = {
+  store: Store
+  config: Config
+  change: SessionChanging
+  requestDispatch: RequestDispatch
+}
 type How = { status?: 'completed' | 'cancelled'; reason?: string; keep?: boolean }
 
 export function createSessionEnds(deps: Deps) {
@@ -53,7 +59,7 @@ export function createSessionEnds(deps: Deps) {
         if (await askEnd(id, how)) projects.add(project_id)
         asked.add(id)
       }
-      for (const project_id of projects) deps.soon(project_id)
+      for (const project_id of projects) deps.requestDispatch(project_id)
     }
   }
 
@@ -88,7 +94,7 @@ export function createSessionEnds(deps: Deps) {
       await insertCommand(trx, { session_id, project_id: row.project_id, kind: 'cancel', payload: {} })
       return row.project_id
     })
-    deps.soon(project_id)
+    deps.requestDispatch(project_id)
   }
 
   /** None of its turns has begun. It stays without a droid until the next message. */
@@ -109,17 +115,6 @@ export function createSessionEnds(deps: Deps) {
     )
   }
 
-  async function cleanup(filter: { project_id?: string; max_age_hours: number }): Promise<string[]> {
-    const before = new Date(Date.now() - filter.max_age_hours * 3_600_000)
-    // With all their events.
-    const ids = await deps.store.transact(
-      (trx) => rows.deleteOverSessions(trx, { project_id: filter.project_id, before }),
-      { long: true },
-    )
-    if (filter.project_id) deps.forget(filter.project_id, ids)
-    return ids
-  }
-
   async function endIdle(): Promise<void> {
     const before = new Date(Date.now() - config.session_idle_minutes * 60_000)
     for (const { id } of await rows.idleSince(db, before))
@@ -134,5 +129,6 @@ export function createSessionEnds(deps: Deps) {
       })
   }
 
-  return { over, end, cancel, cleanup, endIdle, failAll }
+  return { over, end, cancel, endIdle, failAll }
 }
+export type SessionEnds = ReturnType<typeof createSessionEnds>

@@ -5,7 +5,6 @@ import type { Caller } from '../../auth/caller.ts'
 import type { SessionKeys } from '../../auth/session-keys.ts'
 import type { Config, Credential } from '../../config/load.ts'
 import { Fault, unknown } from '../../fault.ts'
-import type { Log } from '../../log.ts'
 import { isFinal, mayFollow, type SessionStatus } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
@@ -23,10 +22,11 @@ import { full, hasRoom, limitBytes } from '../events/session-storage.ts'
 import type { Admission } from '../memory/admission.ts'
 import { expectedMb } from '../memory/expected.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
-import type { Projects } from '../project/projects.ts'
+import { requireProject } from '../project/require.ts'
 import type { Workspaces } from '../workspace/workspaces.ts'
-import { createSessionChange } from './change.ts'
-import { createSessionEnds } from './ends.ts'
+import type { SessionChanging } from './change.ts'
+import type { RequestDispatch } from './dispatch.ts'
+import type { SessionEnds } from './ends.ts'
 import { excess } from './spawn/bounds.ts'
 import { fits, requireMaySpeak } from './spawn/resume.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn/spawn.ts'
@@ -37,7 +37,6 @@ export type SessionsDeps = {
   config: Config
   credentials: ReadonlyMap<string, Credential>
   keys: SessionKeys
-  projects: Projects
   workspaces: Workspaces
   events: EventLog
   callerTools: CallerTools
@@ -49,12 +48,12 @@ export type SessionsDeps = {
   toolsChanged: (project_id: string, session_id: string) => void
   /** Throws while the disk of the server is nearly full. */
   requireFree: () => void
-  /** Something is to be told to the containers of a project. */
-  soon: (project_id: string) => void
-  first: (command: Due, row: rows.SessionRow) => void
-  /** Its journal in the container is of no use any more. */
+  change: SessionChanging
+  ends: SessionEnds
+  requestDispatch: RequestDispatch
+  dispatchFirst: (command: Due, row: rows.SessionRow) => void
+  /** Ends what is left of sessions in their container and removes their journals. */
   forget: (project_id: string, session_ids: string[]) => void
-  log: Log
 }
 
 export type SpawnInput = SpawnFields & {
@@ -111,11 +110,10 @@ const shown = (row: rows.SessionRow) => ({
 })
 
 export function createSessions(deps: SessionsDeps) {
-  const { store, config, projects, workspaces, events } = deps
+  const { store, config, workspaces, events, change } = deps
   const { db } = store
   const { spawn, droidOf } = createSpawn(deps)
-  const change = createSessionChange(deps)
-  const starting = createStarting({ ...deps, change })
+  const starting = createStarting(deps)
 
   async function require(session_id: string): Promise<rows.SessionRow> {
     const row = await rows.sessionById(db, session_id)
@@ -201,14 +199,14 @@ export function createSessions(deps: SessionsDeps) {
       return where
     })
     if (declaration) deps.toolsChanged(project_id, session_id)
-    deps.soon(project_id)
+    deps.requestDispatch(project_id)
     return { session_id, turn_id, since_index, spawned: false }
   }
 
   /** `intent`: what it changes waits for it; what it only reads does not. */
   async function start(caller: Caller, input: SpawnInput, intent?: Promise<void>): Promise<Addressed> {
     const { idempotency_key, turn } = input
-    const project = await projects.require(input.project_id)
+    const project = await requireProject(db, input.project_id)
     if (input.declaration) await deps.callerTools.check(input.declaration, project.id)
     const { turn: _, ...rest } = input
     const idempotency_hash = createHash('sha256')
@@ -243,8 +241,8 @@ export function createSessions(deps: SessionsDeps) {
         ...input,
         idempotency_hash,
       })
-      if (row.status === 'queued') deps.soon(project.id)
-      else deps.first(command, row)
+      if (row.status === 'queued') deps.requestDispatch(project.id)
+      else deps.dispatchFirst(command, row)
       events.announce({ rows: [row], events: first })
       return { session_id: row.id, turn_id, since_index: -1, spawned: true }
     } catch (error) {
@@ -273,6 +271,17 @@ export function createSessions(deps: SessionsDeps) {
     return { sessions: await described(short), next_cursor }
   }
 
+  /** Deletes sessions that are over, with all their events. */
+  async function cleanup(filter: { project_id?: string; max_age_hours: number }): Promise<string[]> {
+    const before = new Date(Date.now() - filter.max_age_hours * 3_600_000)
+    const ids = await store.transact(
+      (trx) => rows.deleteOverSessions(trx, { project_id: filter.project_id, before }),
+      { long: true },
+    )
+    if (filter.project_id) deps.forget(filter.project_id, ids)
+    return ids
+  }
+
   /** Of what others spawn at its wish, a schedule for one: a session must not get around its own bounds like that. */
   async function requireMaySpawn({ session_id }: Caller, droid: string): Promise<void> {
     if (!session_id) return
@@ -289,19 +298,13 @@ export function createSessions(deps: SessionsDeps) {
     list,
     require,
     change,
-    ...createSessionEnds({ ...deps, change }),
+    ...deps.ends,
+    cleanup,
     droidOf,
     get: async (session_id: string) => (await described([await require(session_id)]))[0]!,
     /** Its id and those of all below it. */
     family: async (session_id: string) => (await rows.subtree(db, session_id)).map(({ id }) => id),
     projectOf: async (session_id: string) => (await rows.sessionById(db, session_id))?.project_id,
-    /** Which living session is in a workspace, if any. */
-    async inUse(project_id: string, workspace_id: string) {
-      const living = (await rows.activeSessions(db, project_id)).find(
-        (row) => row.workspace_id === workspace_id,
-      )
-      return living && `session ${living.id}`
-    },
   }
 }
 export type Sessions = ReturnType<typeof createSessions>

@@ -38,7 +38,7 @@ export function requireAllowed(finding: Finding, kind: HostedTool, what: string)
 }
 
 /** Their names are looked through and logged. */
-const most_removed = 100
+const mostRemoved = 100
 
 /** `never`: of the provider, and not one that can be allowed. */
 export type ToolKind = 'client' | HostedTool | 'never' | undefined
@@ -51,7 +51,7 @@ export function keepTool(finding: Finding, kind: ToolKind, name: string): boolea
     finding.hosted += 1
     return true
   }
-  if (finding.removed.length < most_removed && !finding.removed.includes(name)) finding.removed.push(name)
+  if (finding.removed.length < mostRemoved && !finding.removed.includes(name)) finding.removed.push(name)
   return false
 }
 
@@ -75,14 +75,14 @@ export function countAddress(
   countMedia(finding, kind, inline ? address : undefined)
 }
 
-const ordinary_tiers = ['auto', 'default', 'standard', 'standard_only', 'flex', 'on_demand']
+const ordinaryTiers = ['auto', 'default', 'standard', 'standard_only', 'flex', 'on_demand']
 
 /** Tiers that cost more than the price says are refused. */
 export function checkTier(holder: Json, ...names: string[]): void {
   for (const name of names) {
     const tier = holder[name]
     if (tier === undefined || tier === null) continue
-    if (typeof tier !== 'string' || !ordinary_tiers.includes(tier.toLowerCase()))
+    if (typeof tier !== 'string' || !ordinaryTiers.includes(tier.toLowerCase()))
       throw refused(`${name} ${JSON.stringify(tier).slice(0, 100)}`)
   }
 }

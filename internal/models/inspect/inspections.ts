@@ -13,10 +13,10 @@ export type JobAnswer =
   | { kind: 'fault'; fault: { kind: Kind; message: string; hint?: string } }
 
 /** At most a millisecond of parsing, whatever is in it. */
-const inline_bytes = 8 * 1024
-const short_bytes = 1024 * 1024
-const longest_ms = 30_000
-const thread_mb = 1024
+const inlineBytes = 8 * 1024
+const shortBytes = 1024 * 1024
+const longestMs = 30_000
+const threadMb = 1024
 
 type Waiting = { job: Job; done: PromiseWithResolvers<JobAnswer> }
 
@@ -48,7 +48,7 @@ function createThread() {
   function start(): Worker {
     const started = new Worker(new URL('./worker.ts', import.meta.url), {
       name: 'models',
-      resourceLimits: { maxOldGenerationSizeMb: thread_mb },
+      resourceLimits: { maxOldGenerationSizeMb: threadMb },
       env: {},
       execArgv: [],
     })
@@ -81,7 +81,7 @@ function createThread() {
     const taken = take()
     if (!taken) return
     worker ??= start()
-    current = { ...taken, late: setTimeout(() => lose('it takes too long'), longest_ms) }
+    current = { ...taken, late: setTimeout(() => lose('it takes too long'), longestMs) }
     const { parts } = taken.job
     worker.postMessage(
       taken.job,
@@ -123,7 +123,7 @@ export function createInspections() {
   /** The parts are not to be used any more afterwards. */
   async function inThread(project_id: string, job: Job): Promise<JobAnswer> {
     const bytes = job.parts.reduce((sum, part) => sum + part.length, 0)
-    const answer = await (bytes <= short_bytes ? short : long).run(project_id, job)
+    const answer = await (bytes <= shortBytes ? short : long).run(project_id, job)
     if (answer.kind !== 'fault') return answer
     const { kind, message, hint } = answer.fault
     throw new Fault(kind, message, hint ? { hint } : {})
@@ -131,7 +131,7 @@ export function createInspections() {
 
   return {
     async inspect(project_id: string, parts: Buffer[], how: Inspect): Promise<Inspection> {
-      if (parts.reduce((sum, part) => sum + part.length, 0) <= inline_bytes)
+      if (parts.reduce((sum, part) => sum + part.length, 0) <= inlineBytes)
         return inspect(Buffer.concat(parts), how)
       const answer = await inThread(project_id, { kind: 'inspection', how, parts: parts.map(owned) })
       if (answer.kind !== 'inspection') throw new Error('the thread answered something else')

@@ -4,10 +4,10 @@ import { Fault, messageOf } from '../../fault.ts'
 
 export type Json = Record<string, unknown>
 
-const most_depth = 256
-const most_values = 2_000_000
+const mostDepth = 256
+const mostValues = 2_000_000
 /** Of tokens or answers; what they cost stays a number that can be added. */
-const most_number = 1_000_000_000
+const mostNumber = 1_000_000_000
 
 const quote = 0x22
 const backslash = 0x5c
@@ -33,9 +33,9 @@ function checkBounds(bytes: Buffer): void {
       values += 1
     } else if (byte === 0x5d || byte === 0x7d) depth -= 1
     else if (byte === 0x2c) values += 1
-    if (depth > most_depth)
-      throw new Fault('invalid', `the request is nested more than ${most_depth} levels deep`)
-    if (values > most_values) throw new Fault('invalid', `the request has more than ${most_values} values`)
+    if (depth > mostDepth)
+      throw new Fault('invalid', `the request is nested more than ${mostDepth} levels deep`)
+    if (values > mostValues) throw new Fault('invalid', `the request has more than ${mostValues} values`)
   }
 }
 
@@ -65,8 +65,8 @@ export const objectsOf = (value: unknown): Json[] =>
 export function numberIn(holder: Json, name: string): number | undefined {
   const value = holder[name]
   if (value === undefined || value === null) return undefined
-  if (typeof value !== 'number' || !(value >= 0 && value <= most_number))
-    throw new Fault('invalid', `${name} is not a number from 0 to ${most_number}`)
+  if (typeof value !== 'number' || !(value >= 0 && value <= mostNumber))
+    throw new Fault('invalid', `${name} is not a number from 0 to ${mostNumber}`)
   return Math.ceil(value)
 }
 

@@ -1,8 +1,8 @@
 // Which credential a project uses for a provider: the one it names, else the only one there is. Pure.
 
-import { credentialVariables } from '../../config/default-droids.ts'
 import type { Credential } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
+import { credentialVariables } from '../../model-providers.ts'
 import type { ProviderName } from './providers.ts'
 
 export type Credentials = ReadonlyMap<string, Credential>

@@ -20,7 +20,7 @@ const sent = new Set([
 ])
 
 /** Of one connection, about the account, or a secret: none of them comes back. */
-const kept_back = new Set([
+const keptBack = new Set([
   'connection',
   'keep-alive',
   'proxy-authenticate',
@@ -56,7 +56,7 @@ export function passedBack(headers: IncomingHttpHeaders): Record<string, string>
   const named = new Set((headers.connection ?? '').split(',').map((name) => name.trim().toLowerCase()))
   const passed: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers))
-    if (value !== undefined && !kept_back.has(name) && !named.has(name)) passed[name] = textOf(value)
+    if (value !== undefined && !keptBack.has(name) && !named.has(name)) passed[name] = textOf(value)
   return passed
 }
 

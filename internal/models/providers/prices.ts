@@ -49,13 +49,13 @@ type Asked = Pick<
 >
 
 /** What the provider adds to the text itself: roles, tool instructions and the like. */
-const overhead_tokens = 2000
+const overheadTokens = 2000
 
 /** More than the request can cost: one token per byte of text, all of it at the dearest kind of input. */
 export function worstCase(price: Price, estimates: Estimates, asked: Asked): Worst {
   const { input, output, cache_read = input, cache_write = input, cache_write_1h = 2 * input } = price
   const input_tokens =
-    overhead_tokens +
+    overheadTokens +
     asked.text_bytes +
     asked.images * estimates.image_tokens +
     (asked.files + asked.hosted) * estimates.file_tokens

@@ -1,8 +1,9 @@
 // The model providers we know, as a table: where they are, which of their paths a droid may use and what each of these is,
 // and in which shape they tell errors. What is not here cannot be reached. A path is decoded first, compared part by part,
 // and what is sent is put together anew from the parts: nothing of the droid's spelling is left in it.
-import { type ModelProvider, modelProviders } from '../../config/models.ts'
+
 import { Fault } from '../../fault.ts'
+import { type ModelProvider, modelProviders } from '../../model-providers.ts'
 import type { Endpoint } from '../inspect/inspect.ts'
 
 export const providerNames = modelProviders

@@ -1,6 +1,5 @@
 // Listens to an answer while it passes and keeps what it says about tokens. It holds nothing up and never fails: an answer
 // that it does not understand has no usage, and what is too long is passed over.
-import { eventStreamMessages } from './event-stream.ts'
 import { larger, type OutputReader, readUsage } from './usage.ts'
 
 export interface Meter {
@@ -108,6 +107,38 @@ function jsonMeter(elsewhere: Elsewhere): Meter {
       for (const one of Array.isArray(value) ? value : [value]) readings.add(one)
       return readings.get()
     },
+  }
+}
+
+const preludeBytes = 12
+const checksumBytes = 4
+const messageBytes = 16 * 1024 * 1024
+
+/**
+ * Decodes Amazon's event stream encoding: length-prefixed messages of headers and a payload. Takes chunks and returns the
+ * payloads of complete messages as text. Checksums are left to the agent that receives the stream.
+ */
+function eventStreamMessages(): (chunk: Buffer) => string[] {
+  let held: Buffer = Buffer.alloc(0)
+  let lost = false
+  return (chunk) => {
+    if (lost) return []
+    held = held.length === 0 ? chunk : Buffer.concat([held, chunk])
+    const found: string[] = []
+    while (held.length >= preludeBytes) {
+      const total = held.readUInt32BE(0)
+      const headers = held.readUInt32BE(4)
+      if (total > messageBytes || total < preludeBytes + headers + checksumBytes) {
+        // Not this encoding after all: nothing behind it can be found again.
+        lost = true
+        held = Buffer.alloc(0)
+        return found
+      }
+      if (held.length < total) break
+      found.push(held.toString('utf8', preludeBytes + headers, total - checksumBytes))
+      held = held.subarray(total)
+    }
+    return found
   }
 }
 

@@ -8,13 +8,13 @@ import { createHeartbeat, type Heartbeat } from '../../lib/heartbeat.ts'
 import type { Log } from '../../log.ts'
 import { statusOf } from './errors.ts'
 
-const read_ms = 30_000
+const readMs = 30_000
 /** The engine walks through all files of a container to measure it. */
-const measure_ms = 300_000
+const measureMs = 300_000
 /** Starting and removing many at once takes its time. */
-const write_ms = 120_000
-const stop_margin_ms = 60_000
-const patience_ms = 10_000
+const writeMs = 120_000
+const stopMarginMs = 60_000
+const patienceMs = 10_000
 
 type Request = {
   path: string
@@ -29,9 +29,9 @@ type Dial = (request: Request, callback: Callback) => void
 /** Undefined where no deadline is kept here. */
 export function limitOf({ path, method, file, options }: Request): number | undefined {
   if (file !== undefined || path.startsWith('/build')) return undefined
-  if (method === 'GET') return options?.size ? measure_ms : read_ms
-  if (/^\/containers\/[^/]+\/(stop|restart)/.test(path)) return (options?.t ?? 10) * 1000 + stop_margin_ms
-  return write_ms
+  if (method === 'GET') return options?.size ? measureMs : readMs
+  if (/^\/containers\/[^/]+\/(stop|restart)/.test(path)) return (options?.t ?? 10) * 1000 + stopMarginMs
+  return writeMs
 }
 
 export function keepDeadlines(docker: Docker, address: string, log: Log): Heartbeat {
@@ -65,7 +65,7 @@ export function keepDeadlines(docker: Docker, address: string, log: Log): Heartb
     },
     discard: () => asking.abort(),
     noAnswer: () => noAnswer(),
-    patience_ms,
+    patience_ms: patienceMs,
     deadlines,
     log,
   })

@@ -4,23 +4,23 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Docker from 'dockerode'
 import { Fault } from '../../fault.ts'
+import { createKeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Log } from '../../log.ts'
 import { createBuild } from '../image/build.ts'
 import { createImages } from '../image/images.ts'
 import type { ContainerState, Runtime } from '../runtime.ts'
 import { noStage, type Stage } from '../stage.ts'
-import { createEnding } from './container/ending.ts'
-import { createEvents } from './container/events.ts'
+import { createEnding, createEvents } from './container/events.ts'
 import { createLogs } from './container/logs.ts'
 import { createRemove } from './container/remove.ts'
 import { createStart } from './container/start.ts'
 import { keepDeadlines } from './deadlines.ts'
 import { engineFault } from './errors.ts'
+import { createImageEngine } from './images.ts'
 import { createInspect } from './inspect.ts'
 import { createNames, specHash } from './names.ts'
 import { createFirewall } from './network/firewall.ts'
 import { createNetworks } from './network/network.ts'
-import { createTurns } from './turns.ts'
 
 export type DockerOptions = {
   /** Of this installation; everything made in the engine carries it. */
@@ -37,16 +37,16 @@ export type DockerOptions = {
   log: Log
 }
 
-const default_socket = '/var/run/docker.sock'
-const ping_ms = 5_000
+const defaultSocket = '/var/run/docker.sock'
+const pingMs = 5_000
 
 type Address = { options: Docker.DockerOptions; address: string; socket: string | undefined }
 
 /** Every field is named, because the client library would fill a missing one from the environment. */
 export function parseDockerHost(docker_host: string | undefined, env: NodeJS.ProcessEnv): Address {
-  const text = docker_host || `unix://${default_socket}`
+  const text = docker_host || `unix://${defaultSocket}`
   if (text.startsWith('unix://')) {
-    const socket = text.slice('unix://'.length) || default_socket
+    const socket = text.slice('unix://'.length) || defaultSocket
     return { address: `unix://${socket}`, socket, options: { socketPath: socket, host: undefined } }
   }
   const url = URL.canParse(text) ? new URL(text) : undefined
@@ -89,7 +89,8 @@ export function createDocker({
   const docker = new Docker(options)
   const heartbeat = keepDeadlines(docker, address, log)
   const names = createNames(instance)
-  const images = createImages(docker, images_dir)
+  const engine = createImageEngine(docker)
+  const images = createImages(engine, images_dir)
   const networks = createNetworks(docker, names, network_pool)
   const firewall = createFirewall(docker, images, socket !== undefined, {
     open_bridges: names.open_bridges,
@@ -99,7 +100,7 @@ export function createDocker({
   const { inspect, writableBytes, owned } = createInspect(docker, names, stage)
   const { stop, pause, unpause, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })
-  const turn = createTurns()
+  const queue = createKeyedQueue()
   const starting = new Map<string, Promise<ContainerState>>()
 
   const translated =
@@ -116,12 +117,12 @@ export function createDocker({
   /** A start that is asked for from now on is another one than the one that is under way. */
   function after(project_id: string, work: () => Promise<void>): Promise<void> {
     starting.delete(project_id)
-    return turn(project_id, work)
+    return queue(project_id, work)
   }
 
   return {
     ping: translated(async (signal) => {
-      const limit = AbortSignal.timeout(ping_ms)
+      const limit = AbortSignal.timeout(pingMs)
       const abortSignal = signal ? AbortSignal.any([signal, limit]) : limit
       // The declared type knows of no options.
       const version = docker.version.bind(docker) as (limits: object) => Promise<Docker.DockerVersion>
@@ -132,15 +133,15 @@ export function createDocker({
     start: translated((spec) => {
       const shared = starting.get(spec.project_id)
       if (shared) return shared
-      const mine = turn(spec.project_id, () => start(spec)).finally(() => {
+      const mine = queue(spec.project_id, () => start(spec)).finally(() => {
         if (starting.get(spec.project_id) === mine) starting.delete(spec.project_id)
       })
       starting.set(spec.project_id, mine)
       return mine
     }),
     stop: translated((project_id, grace) => after(project_id, () => stop(project_id, grace))),
-    pause: translated((project_id) => turn(project_id, () => pause(project_id))),
-    unpause: translated((project_id) => turn(project_id, () => unpause(project_id))),
+    pause: translated((project_id) => queue(project_id, () => pause(project_id))),
+    unpause: translated((project_id) => queue(project_id, () => unpause(project_id))),
     endedFromOutside: translated(createEnding(docker)),
     remove: translated((project_id) => after(project_id, () => remove(project_id))),
     inspect: translated(inspect),
@@ -157,6 +158,6 @@ export function createDocker({
     events: createEvents(docker, names, heartbeat.alarm, log),
     images: translated(images.list),
     resolveImage: translated(images.resolve),
-    build: translated(createBuild({ docker, images, images_dir, log })),
+    build: translated(createBuild({ engine, images, images_dir, log })),
   }
 }

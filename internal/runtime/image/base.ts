@@ -1,71 +1,68 @@
-// The image that a container type stands on when that is none of ours: the one in the engine, else the registry's,
-// else (for Debian) one made on the spot. A registry that does not answer costs a few seconds and nothing more.
-import type Docker from 'dockerode'
+// The external base image of a container type: the one in the engine, or the registry's, or (for Debian) one that is built
+// locally. A registry that does not answer delays the build by a few seconds only.
 import { Fault } from '../../fault.ts'
-import { reasonOf, unlessMissing } from '../docker/errors.ts'
 import type { BuildProgress } from '../runtime.ts'
+import type { ImageEngine } from './engine.ts'
 import { followReports } from './progress.ts'
 import { findRootfs } from './rootfs.ts'
 
 type Options = { progress: BuildProgress; signal: AbortSignal }
 
-const registry_answer_ms = 6_000
-const registry_stall_ms = 30_000
+const registryAnswerMs = 6_000
+const registryStallMs = 30_000
 const repository = 'oubliette-rootfs'
 
-/** A reference that builds can stand on. */
-export async function ensureBase(docker: Docker, reference: string, options: Options): Promise<string> {
-  if (await exists(docker, reference)) return reference
-  // Only Debian's own image can be replaced by Debian's packages.
+/** The reference to use as the base of a build. */
+export async function ensureBase(engine: ImageEngine, reference: string, options: Options): Promise<string> {
+  if (await exists(engine, reference)) return reference
+  // Only Debian's own image can be rebuilt from Debian's packages.
   const rootfs = /^(?:docker\.io\/)?(?:library\/)?debian(?::|$)/.test(reference)
     ? await findRootfs()
     : undefined
   const made = rootfs && `${repository}:${rootfs.codename}`
-  if (made && (await exists(docker, made))) return made
+  if (made && (await exists(engine, made))) return made
 
-  const refusal = await pull(docker, reference, options)
+  const refusal = await pull(engine, reference, options)
   if (refusal === undefined) return reference
   options.signal.throwIfAborted()
-  options.progress(`${reference} cannot be pulled: ${refusal}`)
+  options.progress(`failed to pull ${reference}: ${refusal}`)
   if (!rootfs || !made)
     throw new Fault(
       'unavailable',
       `base image ${reference} is not in the engine and cannot be pulled: ${refusal}`,
       {
-        hint: 'load it into the engine by hand (docker load), then build again',
+        hint: 'load the image into the engine with docker load, then retry',
       },
     )
-  // What is cut short while it is made must not be found under the name that means it is whole.
+  // An interrupted import must not be found under the final name.
   const unfinished = `${repository}:unfinished`
   await rootfs.tar(options, async (tar) => {
-    const target = { repo: repository, tag: 'unfinished', abortSignal: options.signal }
-    await followReports(await docker.importImage(tar, target), 'importing the base image', options.progress)
+    const loading = await engine.load(tar, { repository, tag: 'unfinished' }, options.signal)
+    await followReports(loading, 'import of the base image', options.progress)
   })
-  await docker.getImage(unfinished).tag({ repo: repository, tag: rootfs.codename })
-  await unlessMissing(docker.getImage(unfinished).remove())
+  await engine.tag(unfinished, { repository, tag: rootfs.codename })
+  await engine.remove(unfinished)
   return made
 }
 
-const exists = async (docker: Docker, reference: string): Promise<boolean> =>
-  (await unlessMissing(docker.getImage(reference).inspect())) !== undefined
+const exists = async (engine: ImageEngine, reference: string): Promise<boolean> =>
+  (await engine.inspect(reference)) !== undefined
 
-/** Why it could not be had, or undefined when it is there. */
-async function pull(docker: Docker, reference: string, options: Options): Promise<string | undefined> {
-  const silence = new AbortController()
+/** Why the pull failed; undefined if it succeeded. */
+async function pull(engine: ImageEngine, reference: string, options: Options): Promise<string | undefined> {
+  const stalled = new AbortController()
   // The engine sends nothing at all until the registry has answered.
-  let timer = setTimeout(() => silence.abort(), registry_answer_ms)
-  const heard = () => {
+  let timer = setTimeout(() => stalled.abort(), registryAnswerMs)
+  const onReport = () => {
     clearTimeout(timer)
-    timer = setTimeout(() => silence.abort(), registry_stall_ms)
+    timer = setTimeout(() => stalled.abort(), registryStallMs)
   }
   try {
-    const stream = await docker.pull(reference, {
-      abortSignal: AbortSignal.any([options.signal, silence.signal]),
-    })
-    await followReports(stream, `pulling ${reference}`, options.progress, heard)
+    const stream = await engine.pull(reference, AbortSignal.any([options.signal, stalled.signal]))
+    await followReports(stream, `pull of ${reference}`, options.progress, onReport)
     return undefined
   } catch (error) {
-    return silence.signal.aborted ? 'the registry does not answer' : reasonOf(error)
+    return stalled.signal.aborted ? 'the registry does not answer' : engine.reasonOf(error)
   } finally {
     clearTimeout(timer)
   }

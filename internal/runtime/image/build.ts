@@ -1,17 +1,16 @@
-// Building container types, the ones below first. One build of a type runs at a time; callers that come while it does
-// join it, hear the same progress from then on, and it is given up only when the last of them has gone.
-import { Readable } from 'node:stream'
-import type Docker from 'dockerode'
+// Builds container types, base types first. One build of a type runs at a time: concurrent callers share it and its progress,
+// and it is cancelled when the last of them leaves.
+import { createHash } from 'node:crypto'
+import { buffer } from 'node:stream/consumers'
+import { pack } from 'tar-stream'
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
-import { isStatus } from '../docker/errors.ts'
-import { digest } from '../docker/names.ts'
 import type { BuildProgress, ImageState, Runtime } from '../runtime.ts'
 import { ensureBase } from './base.ts'
+import type { EngineImage, ImageEngine } from './engine.ts'
 import { hostBuildArguments, hostCertificates, needsHostNetwork } from './host.ts'
-import type { ContainerType, Images } from './images.ts'
+import type { ContainerType, ContextFile, Images } from './images.ts'
 import { followReports } from './progress.ts'
-import { tar } from './tar.ts'
 
 type Running = {
   done: Promise<ImageState>
@@ -20,72 +19,85 @@ type Running = {
   controller: AbortController
 }
 
-/** A build that says nothing for this long is given up. */
-const silence_ms = 30 * 60_000
+/** A build without a report for this long is cancelled. */
+const stallMs = 30 * 60_000
 
-function createSilence(ms: number, signal: AbortSignal) {
-  const silent = new AbortController()
-  const giveUp = () =>
-    silent.abort(
-      new Fault('unavailable', `the container engine said nothing about the build for ${ms / 60_000} min`),
+function detectStall(ms: number, signal: AbortSignal) {
+  const stalled = new AbortController()
+  const onStall = () =>
+    stalled.abort(
+      new Fault('unavailable', `the container engine reported no build progress for ${ms / 60_000} min`),
     )
-  let timer = setTimeout(giveUp, ms)
+  let timer = setTimeout(onStall, ms)
   return {
-    signal: AbortSignal.any([signal, silent.signal]),
-    heard: () => {
+    signal: AbortSignal.any([signal, stalled.signal]),
+    onReport: () => {
       clearTimeout(timer)
-      timer = setTimeout(giveUp, ms)
+      timer = setTimeout(onStall, ms)
     },
     [Symbol.dispose]: () => clearTimeout(timer),
   }
 }
 
+/**
+ * A build context as a tar archive. Times are zero and the owner is root, so that the same files give the same bytes and
+ * the engine's build cache matches them.
+ */
+export async function archiveContext(files: ContextFile[]): Promise<Buffer> {
+  const archive = pack()
+  for (const { path, data, executable } of files) {
+    const mode = executable ? 0o755 : 0o644
+    archive.entry({ name: path, type: 'file', mode, mtime: new Date(0), uid: 0, gid: 0 }, data)
+  }
+  archive.finalize()
+  return await buffer(archive)
+}
+
 export function createBuild(context: {
-  docker: Docker
+  engine: ImageEngine
   images: Images
   images_dir: string
   log: Log
 }): Runtime['build'] {
-  const { docker, images, log } = context
+  const { engine, images, log } = context
   const running = new Map<string, Running>()
-  // Which checkout an image came from: what it made earlier is its own to clear away.
-  const origin = digest(context.images_dir).slice(0, 16)
+  // Identifies the checkout that built an image: it removes only images that it built itself.
+  const origin = createHash('sha256').update(context.images_dir).digest('hex').slice(0, 16)
 
   async function make(type: ContainerType, no_cache: boolean, progress: BuildProgress, signal: AbortSignal) {
     const base =
       'type' in type.base
         ? (await build(type.base.type, { progress, signal })).reference
-        : await ensureBase(docker, type.base.image, { progress, signal })
+        : await ensureBase(engine, type.base.image, { progress, signal })
     progress(`building ${type.reference} on ${base}`)
     const certificates = { path: 'host-ca.crt', data: await hostCertificates(), executable: false }
-    using silence = createSilence(silence_ms, signal)
-    const stream = await docker.buildImage(Readable.from([tar([...type.files, certificates])]), {
-      t: type.reference,
-      buildargs: { ...hostBuildArguments(), BASE: base },
+    const archive = await archiveContext([...type.files, certificates])
+    using stall = detectStall(stallMs, signal)
+    const stream = await engine.build(archive, {
+      reference: type.reference,
+      arguments: { ...hostBuildArguments(), BASE: base },
       labels: { 'oubliette.type': type.type, 'oubliette.origin': origin },
-      ...(needsHostNetwork() ? { networkmode: 'host' } : {}),
-      nocache: no_cache,
-      forcerm: true,
-      abortSignal: silence.signal,
+      host_network: needsHostNetwork(),
+      no_cache,
+      signal: stall.signal,
     })
-    await followReports(stream, `building images/${type.type}`, progress, silence.heard)
-    await clearSuperseded(type)
+    await followReports(stream, `build of images/${type.type}`, progress, stall.onReport)
+    await removeSuperseded(type)
     return await images.state(type)
   }
 
-  async function clearSuperseded(type: ContainerType): Promise<void> {
+  async function removeSuperseded(type: ContainerType): Promise<void> {
     const label = [`oubliette.type=${type.type}`, `oubliette.origin=${origin}`]
-    for (const image of await docker.listImages({ filters: { label } })) {
-      // An image whose tag has moved on is listed with a tag of that name.
-      const tags = (image.RepoTags ?? []).filter((tag) => tag !== '<none>:<none>')
-      if (tags.includes(type.reference)) continue
-      try {
-        await docker.getImage(tags[0] ?? image.Id).remove()
-      } catch (error) {
-        // A container still runs on it, or another image stands on it: the next build asks again.
-        if (!isStatus(error, 404, 409))
-          log.warn('cannot remove a superseded image', { image: image.Id, error })
-      }
+    for (const image of await engine.list(label))
+      if (!image.tags.includes(type.reference)) await removeUnused(image)
+  }
+
+  async function removeUnused({ id, tags }: EngineImage): Promise<void> {
+    try {
+      // An image in use is removed after a later build.
+      await engine.remove(tags[0] ?? id)
+    } catch (error) {
+      log.warn('failed to remove a superseded image', { image: id, error })
     }
   }
 
@@ -116,7 +128,7 @@ export function createBuild(context: {
     entry.callers++
     if (progress) entry.listeners.add(progress)
     const left = Promise.withResolvers<never>()
-    const leave = () => left.reject(new Fault('timeout', `waiting for images/${name} to build was given up`))
+    const leave = () => left.reject(new Fault('timeout', `cancelled while images/${name} was being built`))
     signal?.addEventListener('abort', leave, { once: true })
     try {
       return await Promise.race([entry.done, left.promise])
@@ -126,8 +138,8 @@ export function createBuild(context: {
       entry.callers--
       if (entry.callers === 0 && running.get(type.reference) === entry) {
         entry.controller.abort()
-        // Nobody waits for it any more.
-        entry.done.catch((error: unknown) => log.debug('a build was given up', { reason: messageOf(error) }))
+        // The last caller has left.
+        entry.done.catch((error: unknown) => log.debug('build cancelled', { reason: messageOf(error) }))
       }
     }
   }

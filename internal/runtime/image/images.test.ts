@@ -1,8 +1,8 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type Docker from 'dockerode'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { ImageEngine } from './engine.ts'
 import { createImages, parseBase } from './images.ts'
 
 let folder: string
@@ -15,11 +15,11 @@ const write = async (type: string, dockerfile: string) => {
   await mkdir(join(folder, type), { recursive: true })
   await writeFile(join(folder, type, 'Dockerfile'), dockerfile)
 }
-// Finding a type asks the engine nothing.
-const find = (type: string) => createImages({} as Docker, folder).find(type)
+// Finding a type does not call the engine.
+const find = (type: string) => createImages({} as ImageEngine, folder).find(type)
 
 describe('container types', () => {
-  it('say in their Dockerfile what they stand on', () => {
+  it('name their base image in their Dockerfile', () => {
     expect(parseBase('# x\nARG BASE=debian:bookworm-slim\nFROM $BASE\n')).toEqual({
       image: 'debian:bookworm-slim',
     })
@@ -27,7 +27,7 @@ describe('container types', () => {
     expect(parseBase('FROM scratch')).toBeUndefined()
   })
 
-  it('have another reference when they change, or when what they stand on does', async () => {
+  it('have another reference when they change, or when their base does', async () => {
     await write('base', 'ARG BASE=debian:bookworm-slim\n')
     await write('dev', 'ARG BASE=oubliette/base\n')
     const before = (await find('dev'))?.reference
@@ -44,11 +44,11 @@ describe('container types', () => {
     expect(await find('../etc')).toBeUndefined()
   })
 
-  it('cannot stand on themselves or on nothing', async () => {
+  it('cannot be based on themselves or on a missing type', async () => {
     await write('a', 'ARG BASE=oubliette/b\n')
     await write('b', 'ARG BASE=oubliette/a\n')
     await write('c', 'ARG BASE=oubliette/none\n')
-    await expect(find('a')).rejects.toThrow('stands on itself')
+    await expect(find('a')).rejects.toThrow('is based on itself')
     await expect(find('c')).rejects.toThrow('does not exist')
   })
 })

@@ -1,24 +1,25 @@
-// Container types: the folders of `images/`. A type's image is tagged with a hash of its folder and of what it stands
-// on, so a second start builds nothing, a changed Dockerfile is another image, and a running container keeps its own.
+// Container types: the folders of `images/`. A type's image is tagged with a hash of its folder and of its base image, so a
+// second start builds nothing, a changed Dockerfile gives another image, and a running container keeps its own.
 import { createHash } from 'node:crypto'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type Docker from 'dockerode'
 import { Fault } from '../../fault.ts'
-import { unlessMissing } from '../docker/errors.ts'
 import type { ImageState } from '../runtime.ts'
-import type { TarFile } from './tar.ts'
+import type { ImageEngine } from './engine.ts'
+
+/** A file of a build context. */
+export type ContextFile = { path: string; data: Buffer; executable: boolean }
 
 export type ContainerType = {
   type: string
   reference: string
-  files: TarFile[]
-  /** Another type, or an image that is none of ours. */
+  files: ContextFile[]
+  /** Another container type, or an external image. */
   base: { type: string } | { image: string }
 }
 
 const typePattern = /^[a-z][a-z0-9-]{0,31}$/
-/** A reference becomes part of a path of the engine's API; nothing else may. */
+/** A reference becomes part of a path of the engine's API, so it must not contain anything else. */
 const referencePattern = /^(?!.*(?:\.\.|\/\/))[a-zA-Z0-9][a-zA-Z0-9._/:@-]{0,254}$/
 
 export type Images = {
@@ -28,7 +29,7 @@ export type Images = {
   resolve(type_or_reference: string): Promise<string | undefined>
 }
 
-/** Which image a Dockerfile asks for: the default of its `ARG BASE`. */
+/** The base image of a Dockerfile: the default value of its `ARG BASE`. */
 export function parseBase(dockerfile: string): ContainerType['base'] | undefined {
   const value = /^\s*ARG\s+BASE=["']?([^\s"']+)/im.exec(dockerfile)?.[1]
   if (!value) return undefined
@@ -36,7 +37,7 @@ export function parseBase(dockerfile: string): ContainerType['base'] | undefined
   return own ? { type: own } : { image: value }
 }
 
-async function readFolder(folder: string, prefix = ''): Promise<TarFile[]> {
+async function readFolder(folder: string, prefix = ''): Promise<ContextFile[]> {
   const names = (await readdir(join(folder, prefix))).sort()
   const nested = await Promise.all(
     names.map(async (name) => {
@@ -49,7 +50,7 @@ async function readFolder(folder: string, prefix = ''): Promise<TarFile[]> {
   return nested.flat()
 }
 
-export function createImages(docker: Docker, images_dir: string): Images {
+export function createImages(engine: ImageEngine, images_dir: string): Images {
   async function find(type: string, above: string[] = []): Promise<ContainerType | undefined> {
     if (!typePattern.test(type)) return undefined
     const files = await readFolder(join(images_dir, type)).catch((error: NodeJS.ErrnoException) => {
@@ -61,10 +62,10 @@ export function createImages(docker: Docker, images_dir: string): Images {
     const base = parseBase(dockerfile.data.toString())
     if (!base) throw new Fault('invalid', `images/${type}/Dockerfile has no line "ARG BASE=<image>"`)
     if (above.includes(type))
-      throw new Fault('invalid', `images/${type} stands on itself (${[...above, type].join(' on ')})`)
+      throw new Fault('invalid', `images/${type} is based on itself (${[...above, type].join(' → ')})`)
     const parent = 'type' in base ? await find(base.type, [...above, type]) : undefined
     if ('type' in base && !parent)
-      throw new Fault('invalid', `images/${type} stands on images/${base.type}, which does not exist`)
+      throw new Fault('invalid', `images/${type} is based on images/${base.type}, which does not exist`)
     const hash = createHash('sha256').update('image' in base ? base.image : parent!.reference)
     for (const { path, data, executable } of files)
       hash.update(`\0${path}\0${executable}\0${data.length}\0`).update(data)
@@ -72,13 +73,13 @@ export function createImages(docker: Docker, images_dir: string): Images {
   }
 
   async function state({ type, reference }: ContainerType): Promise<ImageState> {
-    const found = await unlessMissing(docker.getImage(reference).inspect())
+    const found = await engine.inspect(reference)
     return {
       type,
       reference,
       built: found !== undefined,
-      size_bytes: found?.Size ?? null,
-      created_at: found?.Created ?? null,
+      size_bytes: found?.size_bytes ?? null,
+      created_at: found?.created_at ?? null,
     }
   }
 
@@ -95,7 +96,7 @@ export function createImages(docker: Docker, images_dir: string): Images {
       const type = await find(name)
       if (type) return (await state(type)).built ? type.reference : undefined
       if (!referencePattern.test(name)) return undefined
-      return (await unlessMissing(docker.getImage(name).inspect())) ? name : undefined
+      return (await engine.inspect(name)) ? name : undefined
     },
   }
 }

@@ -1,10 +1,12 @@
 // A base image made on the spot, for machines that no registry answers: the distribution's own packages from the
 // mirror that the machine is configured for, streamed as a tar into the engine.
+
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { Fault } from '../../fault.ts'
+import { isRoot } from '../../lib/is-root.ts'
 import { findProgram, runCommand, startCommand } from '../command.ts'
 import type { BuildProgress } from '../runtime.ts'
 import {
@@ -61,7 +63,7 @@ async function findOrInstall(name: string, { progress, signal }: Options): Promi
   const found = await findProgram(name)
   if (found) return found
   const apt = await findProgram('apt-get')
-  if (!apt || process.getuid?.() !== 0) return undefined
+  if (!apt || !isRoot()) return undefined
   const options = { progress, signal, env: { DEBIAN_FRONTEND: 'noninteractive' } }
   const install = ['-y', '--no-install-recommends', '-o', 'DPkg::Lock::Timeout=120', 'install', name]
   progress(`installing ${name}`)

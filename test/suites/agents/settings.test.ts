@@ -88,7 +88,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, effort
     if (!effort) {
       const failed = (await history(world.booted, other)).findLast((event) => event.type === 'status')
       expect(failed).toMatchObject({ status: 'failed' })
-      return expect(failed?.reason).toContain('leave reasoning_level out')
+      return expect(failed?.reason).toContain('omit reasoning_level')
     }
     expect(session).toMatchObject({ final_text: 'Thought about it.' })
     const asked = world.model.asked.findLast(

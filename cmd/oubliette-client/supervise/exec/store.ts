@@ -1,7 +1,7 @@
-// Records and output of detached commands, on the disk of the container, where they outlive both the server and the
-// container's restarts. The total is bounded: the oldest that are over make room, and what then still does not fit is
-// dropped. A droid has the same user and may write or delete anything here: what is read back is checked for its shape, and
-// what is written is made new, so that neither a link nor a pipe of the droid's is opened.
+// Records and output of detached commands on the container's disk, where they survive restarts of the server and of the
+// container. The total size is bounded: output of the oldest ended commands is removed first, and what still does not fit is
+// dropped. A droid runs as the same user and may write or delete anything here, so records are validated when they are read,
+// and files are always created new, so that no link or pipe of the droid is opened.
 import {
   closeSync,
   constants,
@@ -20,7 +20,7 @@ import type { Log } from '../../../../internal/log.ts'
 import type { ExecEnding } from '../../../../internal/protocol/messages.ts'
 
 const { O_WRONLY, O_CREAT, O_EXCL, O_APPEND } = constants
-const RECORD_BYTES = 16 * 1024
+const recordBytes = 16 * 1024
 
 export type Stream = 'stdout' | 'stderr'
 export type ExecRecord = {
@@ -35,7 +35,7 @@ const statuses = ['exited', 'timed_out', 'killed', 'lost'] as const
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
 const countOf = (value: unknown): number => (isCount(value) ? value : 0)
 
-/** Made anew from what has the right shape: the server refuses a hello with anything else in it. */
+/** Rebuilt from the valid fields: the server refuses a hello with any other field. */
 function readEnding(
   value: Partial<Record<keyof ExecEnding, unknown>>,
   exec_id: string,
@@ -77,16 +77,16 @@ export function openExecStore(directory: string, log: Log) {
     discard(placeOf(exec_id))
   }
 
-  /** A droid may have locked it. Then it stays, and counts for the project's limit of disk. */
+  /** A droid may have made it undeletable. It then stays and counts towards the project's disk limit. */
   function discard(path: string): void {
     try {
       rmSync(path, { recursive: true, force: true })
     } catch (error) {
-      log.warn('failed to remove the files of a command', { path, error })
+      log.warn('failed to remove files of a detached command', { path, error })
     }
   }
 
-  /** The names in our directory, which is made if something else stands there. None if that cannot be done. */
+  /** The names in the directory, which is recreated if it is not a directory. Empty if that fails. */
   function names(): string[] {
     try {
       if (!lstatSync(directory, { throwIfNoEntry: false })?.isDirectory())
@@ -94,7 +94,7 @@ export function openExecStore(directory: string, log: Log) {
       mkdirSync(directory, { recursive: true, mode: 0o700 })
       return readdirSync(directory)
     } catch (error) {
-      log.warn('failed to read the records of commands', { error })
+      log.warn('failed to read records of detached commands', { error })
       return []
     }
   }
@@ -102,18 +102,18 @@ export function openExecStore(directory: string, log: Log) {
   function read(exec_id: string): ExecRecord | undefined {
     const file = join(placeOf(exec_id), 'exec.json')
     try {
-      if (!lstatSync(file).isFile() || sizeOf(file) > RECORD_BYTES) return undefined
+      if (!lstatSync(file).isFile() || sizeOf(file) > recordBytes) return undefined
       const { ending, settled } = JSON.parse(readFileSync(file, 'utf8')) as ExecRecord
       const read = ending ? readEnding(ending, exec_id) : null
       return read === undefined ? undefined : { exec_id, ending: read, settled: settled === true }
     } catch {
-      // Half written, or by somebody else: nothing is known of it.
+      // Incomplete, or not written by the supervisor.
       return undefined
     }
   }
 
   return {
-    /** Those of before, oldest first; what is not one of ours is removed. */
+    /** Existing records, oldest first. Anything else in the directory is removed. */
     load(): ExecRecord[] {
       const found: { record: ExecRecord; at: number }[] = []
       for (const name of names()) {
@@ -134,11 +134,11 @@ export function openExecStore(directory: string, log: Log) {
         writeFileSync(`${file}.new`, JSON.stringify(record), { mode: 0o600, flag: 'wx' })
         renameSync(`${file}.new`, file)
       } catch (error) {
-        // A full disk. While this process lives, it knows; after a restart the server settles the command.
-        warn('failed to write the record of a command', record.exec_id, error)
+        // Disk full. This process still has the record in memory; after a restart the server settles the command.
+        warn('failed to write the record of a detached command', record.exec_id, error)
       }
     },
-    /** Where its output goes, up to `limit` bytes of each stream. */
+    /** Stores output, up to `limit` bytes of each stream. */
     openOutput(exec_id: string, limit: number, total_bytes: number, make_room: (bytes: number) => void) {
       const files = new Map<Stream, number>()
       const kept = { stdout: 0, stderr: 0 }
@@ -165,7 +165,7 @@ export function openExecStore(directory: string, log: Log) {
             kept[stream] += written
             count(exec_id, written)
           } catch (error) {
-            warn('failed to keep the output of a command', exec_id, error)
+            warn('failed to store output of a detached command', exec_id, error)
             most[stream] = 0
           }
         },
@@ -175,7 +175,7 @@ export function openExecStore(directory: string, log: Log) {
         },
       }
     },
-    /** Of both streams, and of one as it lies on the disk. */
+    /** Bytes of both streams, and of one stream as stored on disk. */
     sizeOf: (exec_id: string): number => sizes.get(exec_id) ?? 0,
     bytesOf: (exec_id: string, stream: Stream): number => sizeOf(join(placeOf(exec_id), stream)),
     remove,

@@ -1,5 +1,5 @@
-// Files that come with a prompt, put into the workspace before the turn begins. Their names are data from outside: they
-// lose every part that could lead elsewhere.
+// Writes the attachments of a prompt into the workspace before the turn begins. Their names are untrusted: every part that
+// could lead to another directory is removed.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { DroidTurn } from '../../../../internal/droid/droid.ts'

@@ -1,16 +1,16 @@
-// What a session said and the server has not committed when its end is asked for. A turn that is stopped by `cancel` or
-// `end` may have said far more than can be sent soon: what is beyond a bound is discarded, and one event tells how much.
-// A turn that ended by itself loses nothing.
+// Events that the server has not committed when a session is ended. A turn that is interrupted by `cancel` or `end` may have
+// produced far more output than can be sent soon: output beyond a bound is discarded, and one event reports how much. A turn
+// that ended by itself loses nothing.
 import type { DroidEvent } from '../../../../internal/droid/droid.ts'
 import type { Journal } from '../../../../internal/supervisor/journal.ts'
 import type { Sender } from './sender.ts'
 
-const KEPT_BYTES = 64 * 1024
-const READ_BYTES = 1024 * 1024
+const keptBytes = 64 * 1024
+const readBytes = 1024 * 1024
 
-/** What a droid says. The rest is what the state of the session follows from. */
-const said = new Set(['delta', 'thought', 'message', 'tool_call', 'tool_result', 'plan', 'update'])
-/** As the journal writes it, so that not every event is parsed. */
+/** Event types that carry output. The state of the session depends on the other types, which are always kept. */
+const output = new Set(['delta', 'thought', 'message', 'tool_call', 'tool_result', 'plan', 'update'])
+/** Matches the journal's encoding, so that not every event is parsed. */
 const typeIn = (line: string): string | undefined => /^\{"at":"[^"]*","type":"(\w+)"/.exec(line)?.[1]
 
 function withoutSeq(line: string): DroidEvent {
@@ -29,27 +29,27 @@ export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>
   }
 
   /** The events after the bound that are kept; the others are counted. */
-  function sortOut(first: number): DroidEvent[] {
+  function filterFrom(first: number): DroidEvent[] {
     const kept: DroidEvent[] = []
     for (let seq = first; ; ) {
-      const batch = journal.read(seq, READ_BYTES)
+      const batch = journal.read(seq, readBytes)
       if (!batch) return kept
       for (const line of batch.lines) {
-        const event = said.has(typeIn(line) ?? '') ? undefined : withoutSeq(line)
-        if (event && !said.has(event.type)) kept.push(event)
+        const event = output.has(typeIn(line) ?? '') ? undefined : withoutSeq(line)
+        if (event && !output.has(event.type)) kept.push(event)
         else discard(line.length)
       }
       seq = batch.last_seq + 1
     }
   }
 
-  function cut(): void {
-    // A full disk: what waits in memory cannot be sorted out, and is little.
+  function discardExcess(): void {
+    // Disk full: the events in memory cannot be rewritten, and are few.
     if (!journal.flush()) return
-    const bound = journal.read(journal.acked_seq + 1, KEPT_BYTES)?.last_seq ?? journal.acked_seq
+    const bound = journal.read(journal.acked_seq + 1, keptBytes)?.last_seq ?? journal.acked_seq
     const first = Math.max(bound, sender.sent_seq) + 1
     if (first >= journal.next_seq) return
-    const kept = sortOut(first)
+    const kept = filterFrom(first)
     if (discarded.events === 0) return
     journal.rewind(first)
     for (const event of kept) journal.append(event)
@@ -59,29 +59,29 @@ export function createBacklog(journal: Journal, sender: Pick<Sender, 'sent_seq'>
     get ending() {
       return ending
     },
-    /** False: it is discarded. What follows something discarded is so too. */
+    /** False if the event is discarded. All output after a discarded event is discarded too. */
     accepts(event: DroidEvent): boolean {
-      if (!ending || !interrupted || !said.has(event.type)) return true
-      if (discarded.events === 0 && journal.backlog_bytes <= KEPT_BYTES) return true
+      if (!ending || !interrupted || !output.has(event.type)) return true
+      if (discarded.events === 0 && journal.backlog_bytes <= keptBytes) return true
       discard(JSON.stringify(event).length)
       return false
     },
-    /** The turn does not end by itself. */
+    /** The running turn is cancelled or ended from outside. */
     interrupt(): void {
       interrupted = true
     },
     end(): void {
       ending = true
-      if (interrupted && journal.backlog_bytes > KEPT_BYTES) cut()
+      if (interrupted && journal.backlog_bytes > keptBytes) discardExcess()
     },
-    /** A new turn, or a new life. */
+    /** A new turn begins, or the session is resumed. */
     reset(): void {
       interrupted = false
       ending = false
       discarded.events = 0
       discarded.bytes = 0
     },
-    /** For the end of the session: nothing more is discarded then. */
+    /** A warning about the discarded events, for the end of the session. */
     takeDiscarded(): DroidEvent | undefined {
       const { events, bytes } = discarded
       if (events === 0) return undefined

@@ -1,5 +1,5 @@
-// What has to be known of a session after the container was restarted, next to its journal. Written after the events
-// that it follows from, in the same breath: on the way back the journal, which still holds them, has the last word.
+// The state of a session that must survive a restart of the container, stored beside its journal. It is written right after
+// the events it follows from; on recovery, the journal, which still has those events, takes precedence.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isFinal } from '../../../../internal/protocol/session-status.ts'
@@ -33,8 +33,8 @@ export function loadRecord(directory: string, session_id: string): SessionRecord
   }
 }
 
-/** Which turns ended, and whether the session did, by what the journal still holds. */
-export function lookBack(journal: Journal): { ended_turns: Set<string>; over: boolean } {
+/** Which turns ended, and whether the session ended, according to the events that the journal still has. */
+export function readOutcomes(journal: Journal): { ended_turns: Set<string>; over: boolean } {
   const ended_turns = new Set<string>()
   let over = false
   for (let seq = journal.acked_seq + 1; ; ) {

@@ -1,5 +1,5 @@
-// Brings one session's journal to the server: one batch under way at a time, the next when it is committed and it is this
-// session's turn, again from the last committed event after each new connection.
+// Sends one session's journal to the server: one batch at a time, the next when it is committed and the uplink share allows it.
+// After a reconnect it resumes after the last committed event.
 
 import { jsonBounds, measureJson } from '../../../../internal/event-loop/json-bounds.ts'
 import { messageOf } from '../../../../internal/fault.ts'
@@ -9,16 +9,16 @@ import { type Peer, RawJson } from '../../../../internal/protocol/peer.ts'
 import type { Journal } from '../../../../internal/supervisor/journal.ts'
 import type { UplinkShare } from './uplink-share.ts'
 
-/** Whatever is in it, less than this has no more values than a frame may hold. */
-const DENSE_BATCH_BYTES = 32 * 1024
-const FIRST_PAUSE_MS = 50
-const LONGEST_PAUSE_MS = 2000
+/** A batch of this size never has more values than a frame may hold, whatever its content. */
+const denseBatchBytes = 32 * 1024
+const firstPauseMs = 50
+const maxPauseMs = 2000
 
 export interface Sender {
   attach(peer: Peer, committed_seq: number): void
-  /** There may be something new. */
+  /** Call when there may be new events. */
   kick(): void
-  /** Nothing more of it is sent. */
+  /** Stops sending for good. */
   stop(): void
   readonly all_committed: boolean
   readonly connected: boolean
@@ -40,28 +40,28 @@ export function createSender(options: {
   let failures = 0
   let pausing = false
   let stopped = false
-  // What was found on the disk may have been sent before this process was started.
+  // Events found on disk may have been sent before this process started.
   let sent_seq = journal.next_seq - 1
 
   function nextBatch(max_bytes: number) {
     const batch = journal.read(journal.acked_seq + 1, max_bytes)
     if (!batch) return undefined
-    const { things, commas } = measureJson(batch.events, jsonBounds.values)
-    // The frame around it has a few of its own.
-    if (things + commas < jsonBounds.values - 100) return batch
-    return journal.read(journal.acked_seq + 1, DENSE_BATCH_BYTES)
+    const { containers, commas } = measureJson(batch.events, jsonBounds.values)
+    // The frame itself has a few more.
+    if (containers + commas < jsonBounds.values - 100) return batch
+    return journal.read(journal.acked_seq + 1, denseBatchBytes)
   }
 
-  /** A server that does not take events is asked again after a while. */
+  /** Backs off when the server does not accept events. */
   function pause(error: unknown): void {
-    log.warn('events were not taken', { session_id, why: messageOf(error) })
+    log.warn('failed to send events, retrying', { session_id, reason: messageOf(error) })
     pausing = true
     setTimeout(
       () => {
         pausing = false
         kick()
       },
-      Math.min(FIRST_PAUSE_MS * 2 ** failures++, LONGEST_PAUSE_MS),
+      Math.min(firstPauseMs * 2 ** failures++, maxPauseMs),
     )
   }
 

@@ -1,4 +1,4 @@
-// One session as the supervisor keeps it: its droid, its turns one after another, its journal.
+// One session in the supervisor: its droid, its queue of turns and its journal.
 //
 //   start ─▶ running ⇄ idle ─▶ completed | failed | cancelled ─▶ start (resume) …
 //              ⇅           └─▶ hibernated ─▶ start (resume) …
@@ -14,13 +14,13 @@ import { openJournal } from '../../../../internal/supervisor/journal.ts'
 import type { Environment } from '../../environment.ts'
 import { placeAttachments } from './attachments.ts'
 import { createBacklog } from './backlog.ts'
-import { loadRecord, lookBack, saveRecord } from './record.ts'
+import { loadRecord, readOutcomes, saveRecord } from './record.ts'
 import { createSender } from './sender.ts'
 import { startDroid } from './start-droid.ts'
 
 export type Session = ReturnType<typeof openSession>
 
-const GRACE_MS = 5000
+const graceMs = 5000
 const counts = new Set(['usage', 'completion'])
 
 export function openSession(
@@ -34,8 +34,8 @@ export function openSession(
     directory,
     limit_bytes: environment.journal_limit_bytes,
     on_append: () => sender.kick(),
-    on_room: () => lookForRoom(),
-    on_error: (error) => environment.log.warn('the journal cannot be written', { session_id, error }),
+    on_room: () => resumeIfRoom(),
+    on_error: (error) => environment.log.warn('failed to write the journal', { session_id, error }),
   })
   const sender = createSender({
     session_id,
@@ -45,19 +45,19 @@ export function openSession(
     on_unknown: () => on_unknown({ drop }),
     on_committed: () => {
       if (!record.live && sender.all_committed) journal.settle()
-      lookForRoom()
+      resumeIfRoom()
     },
-    on_disconnected: () => lookForRoom(),
+    on_disconnected: () => resumeIfRoom(),
   })
-  /** Whoever prints faster than the server commits is not read until there is less to send. */
-  const isCrowded = () =>
+  /** A droid that prints faster than the server commits is not read until the backlog shrinks. */
+  const isCongested = () =>
     journal.full || (sender.connected && journal.backlog_bytes >= environment.share.ahead_bytes)
   const wakeReaders = () => {
     roomy.resolve()
     roomy = Promise.withResolvers()
   }
-  const lookForRoom = () => {
-    if (!isCrowded()) wakeReaders()
+  const resumeIfRoom = () => {
+    if (!isCongested()) wakeReaders()
   }
   const done = openCommandLog(join(directory, 'commands.jsonl'))
   const record = loadRecord(directory, session_id)
@@ -69,19 +69,19 @@ export function openSession(
   let current: string | undefined
   let loop: Promise<void> = Promise.resolve()
   let looping = false
-  /** While a session comes to its end, nothing new may begin. */
+  /** Settles when the previous droid has ended; a new one must not start before. */
   let closing: Promise<void> = Promise.resolve()
   let dropped = false
-  /** Told with the first status after the start. */
+  /** Added to the first status event after the start. */
   let opening: Record<string, unknown> = {}
   let resumable = false
-  /** What callers should know of this life of the droid for as long as it lasts. */
+  /** Added to every status event until the droid ends. */
   let remark: string | undefined
 
   const backlog = createBacklog(journal, sender)
   const emit = (event: DroidEvent) => {
     if (dropped || !backlog.accepts(event)) return
-    // What went through the model gateway is counted there; what the agent says of it is only told.
+    // The model proxy meters its own requests; the agent's figures for them are informational.
     journal.append(metered && counts.has(event.type) ? { ...event, metered: true } : event)
   }
   const save = () => {
@@ -90,8 +90,8 @@ export function openSession(
     try {
       saveRecord(directory, record)
     } catch (error) {
-      // A full disk. The next save writes it all; until then a restart would tell less about this session.
-      environment.log.warn('the record of a session cannot be written', { session_id, error })
+      // Disk full. The next save writes the whole record; until then a restart loses part of the state.
+      environment.log.warn('failed to write the record of a session', { session_id, error })
     }
   }
   const setStatus = (status: string, more: Record<string, unknown> = {}) => {
@@ -104,7 +104,7 @@ export function openSession(
     emit({ type: 'completion', turn_id, ...end })
     record.open_turns = record.open_turns.filter((it) => it !== turn_id)
   }
-  /** Every accepted turn has its end before the session has its own. */
+  /** Every accepted turn gets its completion before the session gets its final status. */
   const finish = (status: FinalStatus, more: Record<string, unknown>) => {
     record.live = false
     droid = undefined
@@ -130,7 +130,7 @@ export function openSession(
       if (requires.size > 0) setStatus('waiting', { requires: [...requires] })
       else setStatus('running')
     },
-    room: () => (isCrowded() && !dropped && !backlog.ending ? roomy.promise : undefined),
+    room: () => (isCongested() && !dropped && !backlog.ending ? roomy.promise : undefined),
   }
 
   async function runTurns(by: Droid): Promise<void> {
@@ -138,7 +138,7 @@ export function openSession(
       current = turn.turn_id
       backlog.reset()
       setStatus('running')
-      // Sent now: while the process is started nothing else can be, and its first words would wait behind this.
+      // Flushed now: starting the process blocks the event loop, and its first output would queue behind this event.
       journal.flush()
       let end: TurnEnd
       try {
@@ -146,8 +146,8 @@ export function openSession(
       } catch (error) {
         end = { final_text: '', stop_reason: 'error', error: messageOf(error) }
       }
-      const { out_of_memory, ...told } = end
-      complete(turn.turn_id, told)
+      const { out_of_memory, ...completion } = end
+      complete(turn.turn_id, completion)
       current = undefined
       if (queue.length === 0 && droid === by && record.live)
         setStatus('idle', out_of_memory === undefined ? {} : { reason: out_of_memory })
@@ -159,7 +159,7 @@ export function openSession(
     looping = true
     loop = runTurns(droid).finally(() => {
       looping = false
-      // A turn may have been queued between the loop's last look and its end.
+      // A turn may have been queued after the loop's last check.
       run()
     })
   }
@@ -169,13 +169,13 @@ export function openSession(
     record.open_turns.push(turn.turn_id)
   }
 
-  const close = (ended: Droid, grace_ms: number, tell: () => void) => {
+  const close = (ended: Droid, grace_ms: number, onEnded: () => void) => {
     record.live = false
     closing = ended
       .end(grace_ms)
       .then(() => loop)
       .then(() => {
-        if (!dropped) tell()
+        if (!dropped) onEnded()
       })
   }
 
@@ -184,7 +184,7 @@ export function openSession(
     dropped = true
     sender.stop()
     queue = []
-    // Whoever waits for room waits in vain.
+    // Readers must not wait for room any more.
     wakeReaders()
     await droid?.end(0)
     journal.remove()
@@ -193,7 +193,7 @@ export function openSession(
   const commands = {
     async start_session(command: protocol.StartSession) {
       await closing
-      if (record.live) throw new Fault('conflict', `session ${session_id} is running already`)
+      if (record.live) throw new Fault('conflict', `session ${session_id} is already running`)
       journal.skipTo(command.next_seq ?? 0)
       workspace_dir = command.workspace_dir
       remark = undefined
@@ -217,7 +217,7 @@ export function openSession(
           record.agent_session_id = agent_session_id
           resumable = how.resumable
           if (how.why_not_resumed !== undefined)
-            remark = `the conversation could not be resumed: ${how.why_not_resumed}`
+            remark = `failed to resume the conversation: ${how.why_not_resumed}`
           opening = agent_session_id === null ? {} : { agent_session_id, ...how }
           if (queue.length === 0) setStatus('idle')
           save()
@@ -228,8 +228,8 @@ export function openSession(
     },
     async prompt({ turn_id, text, attachments }: protocol.PromptCommand) {
       if (!record.live)
-        throw new Fault('conflict', `session ${session_id} has no droid`, {
-          hint: 'start it again with resume',
+        throw new Fault('conflict', `session ${session_id} has no running droid`, {
+          hint: 'resume the session',
         })
       accept({ turn_id, text, ...(attachments ? { attachments } : {}) })
       save()
@@ -244,16 +244,16 @@ export function openSession(
         return save()
       }
       backlog.interrupt()
-      // Not waited for: how the turn ended is told by its completion.
-      void droid?.cancel(grace_seconds === undefined ? GRACE_MS : grace_seconds * 1000)
+      // Not awaited: the completion event reports how the turn ended.
+      void droid?.cancel(grace_seconds === undefined ? graceMs : grace_seconds * 1000)
     },
     async end({ status = 'completed', reason, grace_seconds }: protocol.EndCommand) {
       if (record.live && droid) {
         if (current) backlog.interrupt()
         backlog.end()
-        // What it prints from now on is read and, beyond the bound, discarded.
+        // Further output is read and, beyond the bound, discarded.
         wakeReaders()
-        close(droid, grace_seconds === undefined ? GRACE_MS : grace_seconds * 1000, () =>
+        close(droid, grace_seconds === undefined ? graceMs : grace_seconds * 1000, () =>
           finish(status, reason === undefined ? {} : { reason }),
         )
       }
@@ -263,18 +263,21 @@ export function openSession(
       if (!record.live || !droid) return
       const busy = record.status !== 'idle' || looping || queue.length > 0 || requires.size > 0
       if (busy || !resumable)
-        throw new Fault('conflict', `session ${session_id} ${busy ? 'has a turn' : 'cannot be resumed'}`)
+        throw new Fault(
+          'conflict',
+          `session ${session_id} ${busy ? 'has a running or queued turn' : 'cannot be resumed'}`,
+        )
       record.live = false
-      closing = droid.end(GRACE_MS)
+      closing = droid.end(graceMs)
       await closing
       droid = undefined
       save()
-      // Otherwise the next commit does it.
+      // Otherwise the next commit settles it.
       if (sender.all_committed) journal.settle()
     },
     async permission_answer({ request_id, outcome }: protocol.PermissionAnswer) {
       if (!droid?.answer(request_id, outcome))
-        throw new Fault('not_found', `no permission request ${request_id} is open`)
+        throw new Fault('not_found', `permission request ${request_id} is not open`)
     },
   }
 
@@ -282,9 +285,9 @@ export function openSession(
     session_id,
     sender,
     drop,
-    /** After a restart of the container: what was live is not any more, and that is told once. */
+    /** After a restart of the container: a session that was live has failed, which is reported once. */
     recover() {
-      const past = lookBack(journal)
+      const past = readOutcomes(journal)
       record.open_turns = record.open_turns.filter((it) => !past.ended_turns.has(it))
       if (record.live && !past.over) {
         for (const turn_id of [...record.open_turns])
@@ -308,7 +311,7 @@ export function openSession(
       turn_id: current ?? null,
       queued_turn_ids: queue.map((turn) => turn.turn_id),
     }),
-    /** Neither a droid nor anything left to send. */
+    /** No running droid and nothing left to send. */
     get quiet() {
       return !record.live && journal.empty
     },

@@ -1,9 +1,9 @@
-// From a start command to a running droid of the right kind, with the environment that is its own.
+// Starts the droid of a start command, with its environment.
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import { setUpAgent } from '../../../../internal/agents/agents.ts'
 import { startAcp } from '../../../../internal/droid/acp/acp.ts'
-import { setUpAgent } from '../../../../internal/droid/agents/agent.ts'
 import type { Droid, Sink } from '../../../../internal/droid/droid.ts'
 import { startShell } from '../../../../internal/droid/shell.ts'
 import { Fault } from '../../../../internal/fault.ts'
@@ -11,10 +11,10 @@ import type { StartSession } from '../../../../internal/protocol/messages.ts'
 import type { Environment } from '../../environment.ts'
 import { withGit } from '../git.ts'
 
-const isThere = (command: string, path = ''): boolean =>
+const isInstalled = (command: string, path = ''): boolean =>
   command.includes('/') ? existsSync(command) : path.split(':').some((it) => existsSync(join(it, command)))
 
-/** Of a server that names none. */
+/** For a server that sends none. */
 const defaultLimits = { answer_seconds: 60, silence_seconds: 3600 }
 
 export function startDroid(command: StartSession, environment: Environment, sink: Sink): Droid {
@@ -37,11 +37,11 @@ export function startDroid(command: StartSession, environment: Environment, sink
       pipes: environment.pipes,
       sink,
     })
-  if (droid.command === undefined) throw new Fault('invalid', 'an acp droid needs a command')
-  if (!isThere(droid.command, env.PATH))
+  if (droid.command === undefined) throw new Fault('invalid', 'a droid of kind acp requires a command')
+  if (!isInstalled(droid.command, env.PATH))
     throw new Fault(
       'invalid',
-      `this container has no ${droid.command}${droid.image ? `: the container type "${droid.image}" has it` : ''}`,
+      `${droid.command} is not installed in this container${droid.image ? `; the container type "${droid.image}" includes it` : ''}`,
     )
   const directory = join(environment.scratch_dir, session_id)
   mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -65,10 +65,10 @@ export function startDroid(command: StartSession, environment: Environment, sink
   return startAcp({
     session_id,
     workspace_dir,
-    // What the config says goes before what we know of the agent.
+    // The config overrides the agent's own settings.
     env: withGit({ ...environment.env, ...setup.env, ...given }, environment, command.api_key),
     command: droid.command,
-    marked: isThere('bash', env.PATH),
+    marked: isInstalled('bash', env.PATH),
     args: [...(droid.args ?? []), ...(setup.args ?? [])],
     autonomy: command.autonomy ?? 'off',
     setup,

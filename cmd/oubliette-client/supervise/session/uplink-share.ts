@@ -1,59 +1,55 @@
-// Sessions of one container share its connection to the server. Only so many bytes are under way at once: what the server
-// has not committed yet stands before everything that is sent after it. Sessions that send a lot take turns with small
-// batches, the smaller the more of them there are; those that sent little lately go before them.
-import {
-  CALM_BATCH_BYTES,
-  createRecentBytes,
-  type RecentBytes,
-} from '../../../../internal/lib/recent-bytes.ts'
+// Shares a container's connection to the server fairly among its sessions. The bytes in flight are limited, because everything
+// sent later queues behind batches that the server has not committed. Sessions that send a lot alternate with small batches,
+// which get smaller the more sessions there are; sessions that sent little recently go first.
+import { calmBatchBytes, createRecentBytes, type RecentBytes } from '../../../../internal/lib/recent-bytes.ts'
 
-const WINDOW_BYTES = 128 * 1024
-const SMALLEST_BYTES = 16 * 1024
-/** What all sessions together may have read ahead of what is committed, and each of them at least and at most. */
-const AHEAD_BYTES = 1024 * 1024
-const LEAST_AHEAD_BYTES = 32 * 1024
-const MOST_AHEAD_BYTES = 512 * 1024
+const windowBytes = 128 * 1024
+const minBatchBytes = 16 * 1024
+/** Uncommitted bytes that all sessions together may read ahead, and the minimum and maximum for each. */
+const aheadBytes = 1024 * 1024
+const minAheadBytes = 32 * 1024
+const maxAheadBytes = 512 * 1024
 
 /** `settled` never rejects. */
 type SentBatch = { bytes: number; settled: Promise<void> }
 type Sending = {
-  /** Sends a batch of about that size; undefined if there is nothing to send. */
+  /** Sends a batch of about this size; undefined if there is nothing to send. */
   send(max_bytes: number): SentBatch | undefined
-  /** What there is to send. */
+  /** Bytes that wait to be sent. */
   backlog_bytes(): number
 }
 
 export interface UplinkShare {
-  /** The function that is returned says that there may be something to send. */
+  /** Call the returned function when there may be something to send. */
   join(sending: Sending): () => void
-  /** How much a session may have that is not committed, while the server is there: the less, the more sessions send a lot. */
+  /** Uncommitted bytes that a session may have while connected; less if many sessions send a lot. */
   readonly ahead_bytes: number
 }
 
-type Flow = Sending & { recent: RecentBytes; under_way: boolean }
+type Flow = Sending & { recent: RecentBytes; in_flight: boolean }
 type Lane = { waiting: Set<Flow>; bytes: number; flows: number }
 
-export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
+export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
   const calm: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
   const bulk: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
   let serving = false
   let again = false
 
   const batchBytes = (lane: Lane): number => {
-    if (lane === calm) return CALM_BATCH_BYTES
+    if (lane === calm) return calmBatchBytes
     const share = window_bytes / (lane.flows + lane.waiting.size)
-    return Math.max(SMALLEST_BYTES, Math.min(window_bytes, Math.floor(share)))
+    return Math.max(minBatchBytes, Math.min(window_bytes, Math.floor(share)))
   }
 
   function start(flow: Flow, lane: Lane): void {
     const sent = flow.send(batchBytes(lane))
     if (!sent) return
-    flow.under_way = true
+    flow.in_flight = true
     flow.recent.add(sent.bytes)
     lane.bytes += sent.bytes
     lane.flows += 1
     void sent.settled.then(() => {
-      flow.under_way = false
+      flow.in_flight = false
       lane.bytes -= sent.bytes
       lane.flows -= 1
       enqueue(flow)
@@ -85,18 +81,18 @@ export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
   }
 
   function enqueue(flow: Flow): void {
-    if (flow.under_way || calm.waiting.has(flow) || bulk.waiting.has(flow)) return
+    if (flow.in_flight || calm.waiting.has(flow) || bulk.waiting.has(flow)) return
     const lane = flow.recent.calmWith(flow.backlog_bytes()) ? calm : bulk
     lane.waiting.add(flow)
   }
 
   return {
     get ahead_bytes() {
-      const share = AHEAD_BYTES / Math.max(1, bulk.flows + bulk.waiting.size)
-      return Math.max(LEAST_AHEAD_BYTES, Math.min(MOST_AHEAD_BYTES, Math.floor(share)))
+      const share = aheadBytes / Math.max(1, bulk.flows + bulk.waiting.size)
+      return Math.max(minAheadBytes, Math.min(maxAheadBytes, Math.floor(share)))
     },
     join(sending) {
-      const flow: Flow = { ...sending, recent: createRecentBytes(), under_way: false }
+      const flow: Flow = { ...sending, recent: createRecentBytes(), in_flight: false }
       return () => {
         enqueue(flow)
         serve()

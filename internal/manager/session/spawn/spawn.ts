@@ -8,6 +8,7 @@ import type { Limits } from '../../../config/limits.ts'
 import type { Config, Credential } from '../../../config/load.ts'
 import { Fault, unknown } from '../../../fault.ts'
 import { newSessionId } from '../../../ids.ts'
+import { createKeyedQueue } from '../../../lib/keyed-queue.ts'
 import type { Attachment } from '../../../protocol/messages.ts'
 import { isFinal } from '../../../protocol/session-status.ts'
 import type { Db, Store } from '../../../store/open.ts'
@@ -29,7 +30,6 @@ import { providerOf } from '../../model/model-use.ts'
 import { lacksGrant } from '../../project/boundaries.ts'
 import { effectiveLimits } from '../../project/projects.ts'
 import { boundsOfChild } from './bounds.ts'
-import { createSpawnTurns } from './spawn-turns.ts'
 
 export type Turn = { text: string; attachments?: Attachment[] }
 export type SpawnFields = {
@@ -134,6 +134,34 @@ async function parentOf(db: Db, { session_id }: Caller): Promise<SessionRow | un
   return parent
 }
 
+/**
+ * One spawn transaction at a time per project, so that other requests find a database connection. When a spawn is refused
+ * because a limit is reached, all spawns that were queued when the limit was checked are refused with it.
+ */
+export function createSpawnQueue() {
+  const queue = createKeyedQueue()
+  const refusals = new Map<string, { checked_ms: number; fault: Fault }>()
+
+  return async <T>(project_id: string, { session_id }: Caller, spawn: () => Promise<T>): Promise<T> => {
+    const queued_ms = performance.now()
+    // Depth and tree are those of the calling session.
+    const key = `${project_id} ${session_id ?? ''}`
+    return await queue(project_id, async () => {
+      const before = refusals.get(key)
+      if (before && before.checked_ms > queued_ms) throw before.fault
+      refusals.delete(key)
+      const checked_ms = performance.now()
+      try {
+        return await spawn()
+      } catch (error) {
+        if (error instanceof Fault && error.kind === 'exhausted')
+          refusals.set(key, { checked_ms, fault: error })
+        throw error
+      }
+    })
+  }
+}
+
 export function createSpawn(deps: {
   store: Store
   config: Config
@@ -143,7 +171,7 @@ export function createSpawn(deps: {
   admission: Pick<Admission, 'place'>
 }) {
   const { store, config, keys } = deps
-  const inTurn = createSpawnTurns()
+  const inTurn = createSpawnQueue()
 
   function droidOf(project: ProjectWithContainer, wanted: string | undefined): string {
     const name = wanted ?? project.droid ?? config.default_droid

@@ -9,12 +9,13 @@ import type { NewEvent } from '../../../store/rows/session/events.ts'
 import type { SessionChange, SessionRow } from '../../../store/rows/session/sessions.ts'
 import type { Admission, Place } from '../../memory/admission.ts'
 import { type SessionChanging, status, type Write } from '../change.ts'
+import type { RequestDispatch } from '../dispatch.ts'
 
 type Deps = {
   admission: Pick<Admission, 'place'>
   keys: SessionKeys
   change: SessionChanging
-  soon: (project_id: string) => void
+  requestDispatch: RequestDispatch
 }
 type Starting = { trx: Db; row: SessionRow; write: Write; turn: Record<string, unknown>; said: NewEvent[] }
 
@@ -25,7 +26,7 @@ const queuedAt = (place: Place): SessionChange => ({
   queued_at: place.status === 'queued' ? new Date().toISOString() : null,
 })
 
-export function createStarting({ admission, keys, change, soon }: Deps) {
+export function createStarting({ admission, keys, change, requestDispatch }: Deps) {
   async function placeOf(trx: Db, { project_id, droid }: SessionRow): Promise<Place> {
     const project = await projectById(trx, project_id)
     if (!project) throw unknown('project', project_id)
@@ -70,7 +71,7 @@ export function createStarting({ admission, keys, change, soon }: Deps) {
       if (row.hibernated) await wakeUp(it)
       else await again(it, 'its droid was gone')
     })
-    soon(due.project_id)
+    requestDispatch(due.project_id)
   }
 
   return { again, wakeUp, restart }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { nanosecondsOf, toEvent } from './events.ts'
+import { endedFromOutside, nanosecondsOf, toEvent } from './events.ts'
 
 const died = {
   Action: 'die',
@@ -26,4 +26,18 @@ describe('engine events', () => {
   it('keep their time to the nanosecond, or one would be missed or told twice', () => {
     expect(nanosecondsOf('{"time":1767312000,"timeNano":1767312000123456789}')).toBe(1767312000123456789n)
   })
+})
+
+const kill = (signal: string) => ({ Action: 'kill', Actor: { Attributes: { signal } } })
+const start = { Action: 'start' }
+
+it.each([
+  ['nothing but its start', [start], false],
+  ['a signal that ends it', [start, kill('15')], true],
+  ['a stop whose grace is over', [start, kill('15'), kill('9')], true],
+  ['a signal that does not end it', [start, kill('10')], false],
+  ['a removal', [start, { Action: 'destroy' }], true],
+  ['a signal of an earlier life', [start, kill('9'), start], false],
+])('after %s', (_, events, expected) => {
+  expect(endedFromOutside(events)).toBe(expected)
 })

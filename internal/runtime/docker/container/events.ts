@@ -1,6 +1,7 @@
 // News of our containers. The engine's stream breaks when the engine restarts, and is given up when the engine hangs; it is
 // taken up again from the last event that was seen. What the engine itself has forgotten, the reconciler finds.
 import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 import { messageOf } from '../../../fault.ts'
@@ -15,7 +16,7 @@ type EngineEvent = {
 }
 
 const actions = ['start', 'die', 'oom', 'pause', 'unpause', 'destroy'] as const
-const slowest_retry_ms = 5_000
+const slowestRetryMs = 5_000
 
 export function toEvent(event: EngineEvent): ContainerEvent | undefined {
   const action = actions.find((known) => known === event.Action)
@@ -79,7 +80,37 @@ export function createEvents(
         log.debug('the stream of events broke and is taken up again', { reason: messageOf(error) })
       }
       await sleep(wait_ms, undefined, { signal }).catch(() => undefined)
-      wait_ms = Math.min(wait_ms * 2, slowest_retry_ms)
+      wait_ms = Math.min(wait_ms * 2, slowestRetryMs)
     }
+  }
+}
+
+/** SIGINT, SIGQUIT, SIGKILL, SIGTERM: sent to end it. */
+const ending = new Set(['2', '3', '9', '15'])
+const answerMs = 5_000
+
+/** By its events in order; a start begins another life. */
+export function endedFromOutside(events: EngineEvent[]): boolean {
+  let outside = false
+  for (const { Action, Actor } of events) {
+    if (Action === 'start') outside = false
+    if (Action === 'destroy') outside = true
+    if (Action === 'kill' && ending.has(Actor?.Attributes?.signal ?? '')) outside = true
+  }
+  return outside
+}
+
+/** The engine remembers a few hundred events: one that it has forgotten counts as none. */
+export function createEnding(docker: Docker): Runtime['endedFromOutside'] {
+  return async (container_id) => {
+    const options = {
+      filters: { type: ['container'], container: [container_id], event: ['kill', 'start', 'destroy'] },
+      since: '0',
+      until: (Date.now() / 1000).toFixed(3),
+      abortSignal: AbortSignal.timeout(answerMs),
+    }
+    const stream = (await docker.getEvents(options as unknown as Docker.GetEventsOptions)) as Readable
+    const lines = (await text(stream)).split('\n').filter((line) => line.trim())
+    return endedFromOutside(lines.map((line) => JSON.parse(line) as EngineEvent))
   }
 }

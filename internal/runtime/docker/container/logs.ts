@@ -5,9 +5,43 @@ import { Fault } from '../../../fault.ts'
 import type { LogLine, Runtime } from '../../runtime.ts'
 import { isStatus } from '../errors.ts'
 import type { Names } from '../names.ts'
-import { createDemux, type Frame } from './demux.ts'
 
-const longest_line = 1024 * 1024
+const longestLine = 1024 * 1024
+
+type Frame = { stream: 'stdout' | 'stderr'; data: Buffer }
+
+const headerBytes = 8
+
+/**
+ * The engine multiplexes stdout and stderr on one connection in frames: a stream type, three zero bytes, a length, the data.
+ * Takes chunks and returns the frames that are complete.
+ */
+export function createDemux(): (chunk: Buffer) => Frame[] {
+  let pending: Buffer[] = []
+  let held = 0
+  let needed = headerBytes
+  return (chunk) => {
+    pending.push(chunk)
+    held += chunk.length
+    // Joining on every chunk would make a frame of many chunks quadratic.
+    if (held < needed) return []
+    let buffer = pending.length === 1 ? chunk : Buffer.concat(pending)
+    const frames: Frame[] = []
+    needed = headerBytes
+    while (buffer.length >= headerBytes) {
+      const end = headerBytes + buffer.readUInt32BE(4)
+      if (buffer.length < end) {
+        needed = end
+        break
+      }
+      frames.push({ stream: buffer[0] === 2 ? 'stderr' : 'stdout', data: buffer.subarray(headerBytes, end) })
+      buffer = buffer.subarray(end)
+    }
+    pending = buffer.length > 0 ? [buffer] : []
+    held = buffer.length
+    return frames
+  }
+}
 
 /**
  * Every frame begins with its time. A line longer than the engine's buffer comes in several, of which only the last
@@ -23,7 +57,7 @@ export function createLines(): { push(frame: Frame): LogLine[]; rest(): LogLine[
       const said = space < 0 ? '' : text.slice(space + 1)
       const before = open.get(stream)
       const line = { stream, at: before?.at ?? at, text: (before?.text ?? '') + said.replace(/\r?\n$/, '') }
-      if (!text.endsWith('\n') && line.text.length < longest_line) {
+      if (!text.endsWith('\n') && line.text.length < longestLine) {
         open.set(stream, line)
         return []
       }

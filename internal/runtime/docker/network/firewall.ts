@@ -2,10 +2,12 @@
 // internal network reaches every port that listens there; link-local addresses are where clouds hand out credentials;
 // and private ones are where others have what needs no password. The rules (`firewall-rules.ts`) name all our bridges by
 // their prefix and are set again before each start.
+
 import { access } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
 import type Docker from 'dockerode'
 import { Fault, messageOf } from '../../../fault.ts'
+import { isRoot } from '../../../lib/is-root.ts'
 import { findProgram, runCommand } from '../../command.ts'
 import type { Images } from '../../image/images.ts'
 import { unlessMissing } from '../errors.ts'
@@ -16,8 +18,8 @@ export type Firewall = {
   protect(): Promise<void>
 }
 
-const remembered_ms = 20_000
-const helper_ms = 30_000
+const rememberedMs = 20_000
+const helperMs = 30_000
 
 export function createFirewall(
   docker: Docker,
@@ -31,7 +33,7 @@ export function createFirewall(
 
   /** Root next to the engine, in the same network namespace: then the engine's default bridge can be seen. */
   async function direct(): Promise<boolean> {
-    if (!local_engine || process.getuid?.() !== 0 || !(await findProgram('iptables'))) return false
+    if (!local_engine || !isRoot() || !(await findProgram('iptables'))) return false
     const bridge = await unlessMissing(docker.getNetwork('bridge').inspect())
     const name = bridge?.Options?.['com.docker.network.bridge.name']
     if (!name) return false
@@ -63,7 +65,7 @@ export function createFirewall(
       },
     })
     const output = await container.attach({ stream: true, stdout: true, stderr: true })
-    const timer = setTimeout(() => void unlessMissing(container.kill()).catch(() => undefined), helper_ms)
+    const timer = setTimeout(() => void unlessMissing(container.kill()).catch(() => undefined), helperMs)
     try {
       await container.start()
       const said = (await text(output)).replace(/[^\x20-\x7e]+/g, ' ').trim()
@@ -88,7 +90,7 @@ export function createFirewall(
       }
     }
     // Starting a container for every start would double its cost.
-    if (performance.now() - helped_at < remembered_ms) return
+    if (performance.now() - helped_at < rememberedMs) return
     try {
       await throughContainer()
       helped_at = performance.now()

@@ -1,18 +1,41 @@
 // One bridge network per project. The engine keeps bridges apart from each other; `firewall.ts` keeps them away from
 // the host.
+import { createHash } from 'node:crypto'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 import { Fault } from '../../../fault.ts'
+import { formatAddress, parseRange } from '../../../lib/ipv4.ts'
 import type { NetworkMode } from '../../runtime.ts'
 import { isStatus, reasonOf, unlessMissing } from '../errors.ts'
 import type { Names } from '../names.ts'
-import { freeSubnets } from './subnet.ts'
 
 export type Networks = {
   /** The network mode to create the container with. */
   ensure(project_id: string, mode: NetworkMode): Promise<string>
   remove(project_id: string): Promise<void>
+}
+
+const prefix = 28
+const step = 2 ** (32 - prefix)
+
+/**
+ * Free subnets in the order in which to try them. Each project begins at a place of its own, so that two servers on one
+ * engine seldom ask for the same one at the same moment.
+ */
+export function* freeSubnets(pool: string, used: string[], project_id: string): Generator<string> {
+  const range = parseRange(pool)
+  const count = range ? Math.floor((range.last - range.first + 1) / step) : 0
+  if (!range || count === 0)
+    throw new Fault('invalid', `network_pool "${pool}" is not an IPv4 range of at least a /${prefix}`)
+  const taken = used.map(parseRange).filter((other) => other !== undefined)
+  const offset = createHash('sha256').update(project_id).digest().readUInt32BE(0)
+  for (let index = 0; index < count; index++) {
+    const first = range.first + ((offset + index) % count) * step
+    const last = first + step - 1
+    if (!taken.some((other) => other.first <= last && other.last >= first))
+      yield `${formatAddress(first)}/${prefix}`
+  }
 }
 
 export function createNetworks(docker: Docker, names: Names, pool: string): Networks {

@@ -1,4 +1,4 @@
-// Who is calling: made by the room that checked the credential, passed unchanged to the one door.
+// The caller: created by the room that checked the credential, passed unchanged to the door.
 import type { Scope } from './scope.ts'
 
 export type Caller = {
@@ -7,9 +7,9 @@ export type Caller = {
   id: string
   name: string
   scope: Scope
-  /** The token at the root of it all; what is revoked when it is revoked. */
+  /** The token at the root: the caller ends when it is revoked. */
   token_id: string | null
-  /** Set for the key of a session, and for a token that was minted through one. */
+  /** Set for the key of a session, and for a token that a session created. */
   session_id?: string
   /** Set for the key of a session: the project in whose container it runs. */
   inside_project_id?: string

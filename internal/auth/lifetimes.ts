@@ -1,33 +1,33 @@
-// How long a credential is valid, for whatever outlives the check of a request: streams, calls that wait, calls of droids.
-// Expiry and revocation are one event here: whoever watches a credential is told once, at the moment it ends. One timer
-// serves all of them. Whether a credential is valid now is the check's question (`tokens.ts`, `oidc.ts`).
+// The lifetime of credentials, for everything that outlives the check of a request: streams, calls that wait, calls of
+// droids. Expiry and revocation are one event here: a watcher of a credential is called once, when it ends. One timer serves
+// all credentials. Whether a credential is valid now is decided by its check (`tokens.ts`, `oidc.ts`).
 import { Fault } from '../fault.ts'
 import type { Caller } from './caller.ts'
 
 export type Credential = Pick<Caller, 'token_id' | 'expires_at'>
 
 export interface Lifetimes {
-  /** `ended` is called once, and at once if the credential has expired already. Returns what stops watching. */
+  /** `ended` is called once, immediately if the credential has expired. Returns a function that stops watching. */
   watch(credential: Credential, ended: (why: Fault) => void): () => void
   /** These tokens were revoked, or do not exist any more. */
   revoke(token_ids: Iterable<string>): void
-  /** The tokens that are being watched, for those who look for revocations that they may have missed. */
+  /** The watched tokens, to look for revocations that were missed. */
   watched(): string[]
   close(): void
 }
 
 type Watched = { token_id: string | null; expires_ms: number; watchers: Set<(why: Fault) => void> }
 
-/** The clock of the machine may be set or sleep, so that it is looked at again before a distant expiry. */
-const look_again_ms = 30_000
+/** The clock may be changed or the machine may sleep, so a distant expiry is rechecked. */
+const recheckMs = 30_000
 
 const expired = () =>
   new Fault('unauthenticated', 'the token has expired', {
-    hint: 'use a new token; look whether the call took effect',
+    hint: 'use a new token; check whether the call took effect',
   })
 const revoked = () =>
   new Fault('unauthenticated', 'the token was revoked', {
-    hint: 'use another token; look whether the call took effect',
+    hint: 'use another token; check whether the call took effect',
   })
 
 export function createLifetimes(now: () => number = Date.now): Lifetimes {
@@ -39,7 +39,7 @@ export function createLifetimes(now: () => number = Date.now): Lifetimes {
     if (expires_ms >= next_ms) return
     next_ms = expires_ms
     clearTimeout(timer)
-    timer = setTimeout(look, Math.min(look_again_ms, Math.max(0, expires_ms - now()))).unref()
+    timer = setTimeout(look, Math.min(recheckMs, Math.max(0, expires_ms - now()))).unref()
   }
 
   function look(): void {
@@ -67,7 +67,7 @@ export function createLifetimes(now: () => number = Date.now): Lifetimes {
       const key = `${token_id} ${expires_at}`
       const credential = known.get(key) ?? { token_id, expires_ms, watchers: new Set() }
       known.set(key, credential)
-      // A function of its own: the same one may be given twice.
+      // A separate function: the same callback may be passed twice.
       const watcher = (why: Fault) => ended(why)
       credential.watchers.add(watcher)
       arm(expires_ms)
@@ -87,7 +87,7 @@ export function createLifetimes(now: () => number = Date.now): Lifetimes {
   }
 }
 
-/** A signal that ends with another one or with the credential, whichever is first; dispose it when the work is over. */
+/** A signal that is aborted with another one or with the credential, whichever is first; dispose it when the work ends. */
 export function whileValid(
   lifetimes: Lifetimes,
   credential: Credential,
@@ -95,7 +95,7 @@ export function whileValid(
 ): { signal: AbortSignal; ended: Promise<never>; [Symbol.dispose](): void } {
   const until = new AbortController()
   const { promise: ended, reject } = Promise.withResolvers<never>()
-  // Often nobody waits for it.
+  // Often nothing awaits it.
   ended.catch(() => undefined)
   const release = lifetimes.watch(credential, (why) => {
     until.abort(why)

@@ -13,7 +13,7 @@ function scopesIn(claim: unknown): Scope[] {
     try {
       return [parseScope(String(word).replace(/^oubliette:/, ''))]
     } catch {
-      // Other applications' scopes stand in the same claim.
+      // The claim also contains scopes of other applications.
       return []
     }
   })
@@ -38,7 +38,7 @@ export function createOidc(options: OidcOptions) {
 
   function keySet() {
     keys ??= (async () => createRemoteJWKSet(new URL(options.jwks_uri ?? (await discover(options.issuer)))))()
-    // A failed discovery is tried again by the next request.
+    // The next request retries a failed discovery.
     keys.catch(() => {
       keys = undefined
     })
@@ -53,7 +53,7 @@ export function createOidc(options: OidcOptions) {
       requiredClaims: ['exp', 'sub'],
     }).catch((error: unknown) => {
       if (error instanceof errors.JWKSTimeout)
-        throw new Fault('unavailable', "the issuer's keys cannot be fetched", { cause: error })
+        throw new Fault('unavailable', "failed to fetch the issuer's keys", { cause: error })
       throw new Fault('unauthenticated', `the access token is refused: ${messageOf(error)}`, { cause: error })
     })
     const scopes = scopesIn(payload[options.scope_claim])
@@ -61,7 +61,7 @@ export function createOidc(options: OidcOptions) {
     if (!widest)
       throw new Fault(
         'forbidden',
-        `the access token carries no scope of Oubliette in "${options.scope_claim}"`,
+        `the access token has no Oubliette scope in the claim "${options.scope_claim}"`,
       )
     const name = typeof payload.email === 'string' ? payload.email : payload.sub!
     const expires_at = new Date(payload.exp! * 1000).toISOString()

@@ -1,5 +1,5 @@
-// Every stream that stays open until somebody ends it, whichever room serves it: counted per token and per server, and
-// ended when its credential expires or is revoked, or when the server stops.
+// All long-lived streams of all rooms: counted per token and per server, and ended when the credential expires or is revoked,
+// or when the server stops.
 import type { Fault } from '../fault.ts'
 import type { Caller } from './caller.ts'
 import type { Lifetimes } from './lifetimes.ts'
@@ -7,8 +7,8 @@ import { createSlots } from './slots.ts'
 
 export interface OpenStreams {
   /**
-   * Takes a place; throws `exhausted` if there is none. `end` is called at most once, without a reason when the server
-   * stops. Returns what gives the place back when the stream is over.
+   * Takes a slot; throws `exhausted` if there is none. `end` is called at most once, without a reason when the server
+   * stops. Returns a function that frees the slot when the stream has ended.
    */
   open(caller: Caller, end: (why?: Fault) => void): () => void
   endAll(): void

@@ -1,4 +1,4 @@
-// What a token may do, as pure functions. The matrix of docs/tools.md is made of `allows`.
+// What a scope allows, as pure functions. docs/tools.md has the matrix of `couldAllow`.
 import { Fault } from '../fault.ts'
 import { patterns } from '../ids.ts'
 
@@ -35,18 +35,18 @@ export function formatScope(scope: Scope): string {
 
 const reads = (need: Need) => need.endsWith(':read')
 
-/** Could this scope ever satisfy this need, for some project? Decides what is listed. */
+/** Whether this scope could satisfy this need for some project. Decides what is listed. */
 export function couldAllow(scope: Scope, need: Need): boolean {
   if (scope.read_only && !reads(need)) return false
   return scope.kind === 'admin' || need === 'global:read' || need.startsWith('project:')
 }
 
-/** May this scope see this project at all? If not, the project does not exist for it. */
+/** Whether this scope sees this project; if not, the project does not exist for it. */
 export function sees(scope: Scope, project_id: string): boolean {
   return scope.kind === 'admin' || scope.project_id === project_id
 }
 
-/** Is `inner` no more than `outer`? What a session's key or a new token may ask for. */
+/** Whether `inner` is within `outer`: what the key of a session or a new token may have. */
 export function covers(outer: Scope, inner: Scope): boolean {
   if (outer.read_only && !inner.read_only) return false
   if (outer.kind === 'admin') return true

@@ -1,5 +1,5 @@
-// The keys of sessions. A key is derived from a secret of this installation, the session and the number of its start,
-// so that it can be given to the container again after a crash although only its hash is stored.
+// The keys of sessions. A key is derived from a secret of this installation, the session and the number of its start, so that
+// it can be passed to the container again after a crash although only its hash is stored.
 import { createHmac, randomBytes } from 'node:crypto'
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ export function createSessionKeys(secret: Buffer): SessionKeys {
   }
 }
 
-/** Made at the first start, readable by nobody else. Without it, running droids need a restart to call back. */
+/** Created at the first start, readable by the server only. If it is lost, running droids must be restarted. */
 export function sessionSecret(home: string): Buffer {
   const file = join(home, 'session.secret')
   if (!existsSync(file)) {

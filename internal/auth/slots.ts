@@ -1,10 +1,9 @@
-// Places that callers take for as long as something of theirs is open: so many for each, so many in all. One caller can
-// never take them all.
+// Slots for what callers keep open, limited per caller and in total. One caller can never take all of them.
 import { Fault } from '../fault.ts'
 import type { Caller } from './caller.ts'
 
 export interface Slots {
-  /** Throws `exhausted`. Returns what gives the place back; giving it back twice is harmless. */
+  /** Throws `exhausted`. Returns a function that frees the slot; calling it twice is harmless. */
   take(caller: Pick<Caller, 'kind' | 'id' | 'token_id'>): () => void
 }
 
@@ -21,7 +20,7 @@ export function createSlots(options: {
   let all = 0
 
   const refuse = (whose: string, most: number, hint: string) =>
-    new Fault('exhausted', `${whose} has ${most} open ${what}, the limit (${setting})`, {
+    new Fault('exhausted', `${whose} has ${most} open ${what}, which is the limit (${setting})`, {
       hint,
       retry_after_seconds,
     })
@@ -30,7 +29,7 @@ export function createSlots(options: {
     take({ kind, id, token_id }) {
       const key = token_id ?? `${kind}:${id}`
       const own = held.get(key) ?? 0
-      if (own >= per_caller) throw refuse('this token', per_caller, `close one before you open another`)
+      if (own >= per_caller) throw refuse('this token', per_caller, 'close one before you open another')
       if (all >= in_all) throw refuse('this server', in_all, `try again in ${retry_after_seconds} s`)
       held.set(key, own + 1)
       all += 1

@@ -1,6 +1,6 @@
-// The HTTP face: routes, and what is true of every request on every one of them. Each gets an id, is refused if its
-// Host or Origin is foreign, and ends in one shape of error. A caller is known only by the bearer token of the request
-// itself. What MCP says is left to `internal/mcp`, who somebody is to `internal/auth`.
+// The HTTP server: routes, and what applies to every request. Each request gets an id, is refused if its Host or Origin is
+// not allowed, and fails with one shape of error. A caller is identified only by the bearer token of the request itself.
+// The MCP protocol is left to `internal/mcp`, checking credentials to `internal/auth`.
 import type { HttpBindings } from '@hono/node-server'
 import { type Context, Hono } from 'hono'
 import { cors } from 'hono/cors'
@@ -31,8 +31,7 @@ import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './sse.ts'
 
-/** `ended`: the credential of the caller has ended since it was checked. */
-/** The MCP endpoint, as this room sees it. */
+/** The MCP endpoint, as this room needs it. */
 interface McpEndpoint {
   fetch(
     request: Request,
@@ -43,6 +42,7 @@ interface McpEndpoint {
   close(): Promise<void>
 }
 
+/** `ended`: the credential of the caller has ended since it was checked. */
 export type Env = { Bindings: HttpBindings; Variables: { request_id: string; ended?: Fault } }
 
 export type HttpOptions = {
@@ -53,7 +53,7 @@ export type HttpOptions = {
   authenticate: Authenticate
   /** `failures` by address, `requests` by token. */
   rate: { failures: Rate; requests: Rate }
-  /** Requests of one token that may be under way at once. */
+  /** Maximum number of concurrent requests of one token. */
   requests_at_once: number
   lifetimes: Lifetimes
   streams: OpenStreams
@@ -61,7 +61,7 @@ export type HttpOptions = {
   /** Opens event streams; without it there are none. */
   door?: Pick<Door, 'run'>
   readiness: Checks
-  /** What hangs although the server is ready, in words for everybody. */
+  /** What does not respond although the server is ready; shown without a token. */
   degraded?: () => Promise<string[]>
   log: Log
 }
@@ -72,8 +72,8 @@ export interface Http {
   close(deadline_seconds: number): Promise<void>
 }
 
-/** An answer that was ended with its token has this long to be read; then its connection is cut. */
-const last_words_ms = 2_000
+/** How long a client may read the response of a request that ended with its token; then the connection is closed. */
+const lastResponseMs = 2_000
 
 export function createHttp(options: HttpOptions): Http {
   const { config, mcp, lifetimes, log } = options
@@ -90,7 +90,7 @@ export function createHttp(options: HttpOptions): Http {
   const app = new Hono<Env>()
   let closing = false
 
-  /** Who asks. Until the answer is out the request is counted, and cut off when the credential ends before that. */
+  /** The caller. The request counts until its response is sent, and is cut off if the credential ends before that. */
   async function callerOf(c: Context<Env>): Promise<Caller> {
     const { incoming, outgoing } = c.env
     const caller = await check(c.req.header('authorization'), incoming.socket.remoteAddress ?? 'unknown')
@@ -98,14 +98,14 @@ export function createHttp(options: HttpOptions): Http {
     let cut: NodeJS.Timeout | undefined
     const unwatch = lifetimes.watch(caller, (why) => {
       c.set('ended', why)
-      cut = setTimeout(() => outgoing.destroy(), last_words_ms).unref()
+      cut = setTimeout(() => outgoing.destroy(), lastResponseMs).unref()
     })
     const over = () => {
       free()
       unwatch()
       clearTimeout(cut)
     }
-    // The client may have left while its token was looked up.
+    // The client may have disconnected while its token was looked up.
     if (outgoing.closed || outgoing.destroyed) over()
     else outgoing.once('close', over)
     return caller
@@ -145,7 +145,7 @@ export function createHttp(options: HttpOptions): Http {
     const caller = await callerOf(c)
     const body = c.req.method === 'POST' ? await readBody(c.env.incoming, config.max_body_bytes) : undefined
     if (body) boundBody(options.rate.requests, caller, body)
-    // A body may take its time.
+    // The credential may have ended while the body was read.
     if (c.var.ended) throw c.var.ended
     return mcp.fetch(c.req.raw, { caller, request_id: c.var.request_id }, body)
   })
@@ -173,9 +173,9 @@ export function createHttp(options: HttpOptions): Http {
   app.get('/healthz', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', async (c) => {
     const { fault, missing, refused } = await ready()
-    // The state is logged when it changes, not with every question.
+    // The state is logged when it changes, not with every request.
     if (fault) return errorResponse(fault, { fields: { status: 'not_ready', missing, refused } })
-    // A database that fails in between is found by the next round of checks.
+    // The next round of checks finds a database that fails in between.
     const degraded = (await options.degraded?.().catch(() => [])) ?? []
     return c.json({ status: 'ready', ...(degraded.length > 0 ? { degraded } : {}) })
   })
@@ -192,7 +192,7 @@ export function createHttp(options: HttpOptions): Http {
   function fail(c: Context<Env>, thrown: unknown): Response {
     const fields = { request_id: c.var.request_id, method: c.req.method, path: c.req.path.slice(0, 200) }
     const fault = logged(thrown, log, fields)
-    // What is left of a body that is too large is not waited for.
+    // The rest of a body that is too large is not read.
     if (fault instanceof BodyTooLarge)
       return errorResponse(fault, { status: 413, headers: { Connection: 'close' } })
     if (fault.kind !== 'unauthenticated') return errorResponse(fault)
@@ -209,11 +209,11 @@ export function createHttp(options: HttpOptions): Http {
     return errorResponse(fault, { status: 405, headers: { Allow: allow } })
   }
 
-  /** A reader that comes back says what it has; one that names nothing gets the whole history. */
+  /** A reader that reconnects sends its last id; without one it gets the whole history. */
   function sinceOf(given: string | undefined): number {
     if (given === undefined || given === '') return -1
     if (/^(-1|\d{1,15})$/.test(given)) return Number(given)
-    throw new Fault('invalid', 'since_index and Last-Event-ID are whole numbers, -1 or more')
+    throw new Fault('invalid', 'since_index and Last-Event-ID must be integers of at least -1')
   }
 
   const server = createNodeServer(app, { max_connections: config.max_connections, log })

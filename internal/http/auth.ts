@@ -1,5 +1,5 @@
-// From the Authorization header to the caller, for every request. How often is bounded twice: failures by address,
-// so that guessing is slow, and requests by token. A valid token is let in whatever its neighbours at the same address do.
+// Finds the caller from the Authorization header of every request. Two rates apply: failures by address, so that guessing is
+// slow, and requests by token. Failures of other clients at the same address do not affect a valid token.
 import type { Caller } from '../auth/caller.ts'
 import { Fault } from '../fault.ts'
 
@@ -27,11 +27,11 @@ export function createCallerCheck(parts: {
     const bearer = /^Bearer +([^\s,]+) *$/i.exec(authorization ?? '')?.[1]
     try {
       if (bearer === undefined)
-        throw new Fault('unauthenticated', 'the request carries no bearer token', {
+        throw new Fault('unauthenticated', 'missing bearer token', {
           hint: 'send "Authorization: Bearer oub_…"',
         })
       const caller = await authenticate(bearer, address)
-      bounded(rate.requests, rateKey(caller), 'this token calls too often')
+      bounded(rate.requests, rateKey(caller), 'this token exceeds its request rate')
       return caller
     } catch (thrown) {
       if (thrown instanceof Fault && thrown.kind === 'unauthenticated')
@@ -45,7 +45,7 @@ type Oidc = { issuer: string; audience: string }
 
 export const metadataPath = '/.well-known/oauth-protected-resource'
 
-/** An audience that is a URL is how this server is known outside; behind a proxy the request's own Host is not. */
+/** An audience that is a URL is the public address of this server; behind a proxy the Host of the request is not. */
 function originOf(oidc: Oidc, host: string): string {
   return URL.canParse(oidc.audience) && /^https?:/.test(oidc.audience)
     ? new URL(oidc.audience).origin

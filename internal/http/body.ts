@@ -1,5 +1,5 @@
-// Reads what a client sends, up to a limit, whether it announces a length or not. It reads the socket's own message:
-// the web `Request` around it would add a stream for every call.
+// Reads a request body up to a limit, with or without Content-Length. It reads the IncomingMessage: the web `Request` around
+// it would add a stream for every call.
 import type { IncomingMessage } from 'node:http'
 import type { Caller } from '../auth/caller.ts'
 import { jsonBounds, measureJson } from '../event-loop/json-bounds.ts'
@@ -9,7 +9,7 @@ import { bounded, type Rate, rateKey } from './auth.ts'
 export class BodyTooLarge extends Fault {
   constructor(max_bytes: number) {
     super('invalid', `the request body is larger than ${max_bytes} bytes`, {
-      hint: 'max_body_bytes of oubliette.jsonc is the limit',
+      hint: 'the limit is max_body_bytes in oubliette.jsonc',
     })
   }
 }
@@ -41,19 +41,19 @@ export function readBody(incoming: IncomingMessage, max_bytes: number): Promise<
   })
 }
 
-/** Parsing and checking a body of very many values takes as long as so many requests; a body of text does not. */
+/** Parsing and checking a body of very many values takes as long as this many requests; a body of text does not. */
 const valuesAtOnce = 1_000
 const requestsPerThousand = 20
 const worthMeasuring = 2 * valuesAtOnce
 
-/** Refuses a body that its token cannot afford. The caller has been let in already. */
+/** Refuses a body that costs more than the rate of its token allows. */
 export function boundBody(rate: Rate, caller: Caller, body: Uint8Array): void {
   if (body.length < worthMeasuring) return
-  // What is measured is ASCII, and no byte of another character looks like it.
+  // Only ASCII characters are counted, and no byte of another UTF-8 character equals one.
   const { containers, commas } = measureJson(
     Buffer.from(body.buffer, body.byteOffset, body.length).toString('latin1'),
     jsonBounds.values,
   )
   const cost = Math.floor((containers + commas) / valuesAtOnce) * requestsPerThousand
-  if (cost > 0) bounded(rate, rateKey(caller), 'this token sends too much JSON', cost)
+  if (cost > 0) bounded(rate, rateKey(caller), 'this token exceeds its rate of JSON values', cost)
 }

@@ -17,7 +17,7 @@ const statuses: Record<Kind, number> = {
 const json = (shape: FaultShape, fields?: Record<string, unknown>) =>
   JSON.stringify({ error: shape, ...fields })
 
-/** `status` only where HTTP has a finer word than the kind: 405, 413. `fields` lie beside the error. */
+/** `status` only where HTTP is more specific than the kind: 405, 413. `fields` are placed next to `error`. */
 export function errorResponse(
   fault: Fault,
   more: { status?: number; headers?: Record<string, string>; fields?: Record<string, unknown> } = {},
@@ -31,7 +31,7 @@ export function errorResponse(
   })
 }
 
-/** The edge: what went wrong is logged here, once, and only a bug with its whole text. */
+/** The edge: a failure is logged here, once; only a bug is logged with its cause and stack. */
 export function logged(thrown: unknown, log: Log, fields: Fields): Fault {
   const fault = toFault(thrown)
   const all = { ...fields, id: fault.id, kind: fault.kind, reason: fault.message }

@@ -1,5 +1,5 @@
-// Which Host and Origin headers are let in. A page of another site can make a browser send requests here, and by DNS
-// rebinding even under a name of its own that leads to this machine; it cannot choose these two headers freely.
+// Checks Host and Origin headers. A page of another site can make a browser send requests here, with DNS rebinding even under
+// its own name that resolves to this machine; it cannot choose these two headers freely.
 import { isIP } from 'node:net'
 import { parseAddress } from '../config/load.ts'
 import { Fault } from '../fault.ts'
@@ -12,7 +12,7 @@ export type Guard = (
   local_address: string | undefined,
 ) => void
 
-/** Lower case, without a default port; undefined for what is not a plain `name`, `name:port` or `[v6]:port`. */
+/** Lower case, without a default port; undefined unless it is `name`, `name:port` or `[v6]:port`. */
 function parseHost(host: string): { name: string; full: string } | undefined {
   if (!/^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i.test(host) || !URL.canParse(`http://${host}`))
     return undefined
@@ -35,19 +35,19 @@ export function createGuard(config: {
 
   return ({ host, origin }, local_address) => {
     const asked = host === undefined ? undefined : parseHost(host)
-    // Bound to every address of the machine, the one that was dialled is ours; a name that leads to it is not.
+    // Bound to all addresses, the server accepts the address that was dialled, but not a name that resolves to it.
     const dialled =
       everywhere &&
       local_address !== undefined &&
       asked?.name === bracketed(local_address.replace(/^::ffff:/, ''))
     if (!asked || !(hosts.has(asked.name) || hosts.has(asked.full) || dialled))
-      throw new Fault('forbidden', `the Host "${(host ?? '').slice(0, 200)}" is not one of this server`, {
-        hint: 'name it in allowed_hosts of oubliette.jsonc',
+      throw new Fault('forbidden', `the Host "${(host ?? '').slice(0, 200)}" is not allowed`, {
+        hint: 'add it to allowed_hosts in oubliette.jsonc',
       })
     if (origin === undefined || origins.has(origin)) return
     if (origin === `http://${asked.full}` || origin === `https://${asked.full}`) return
-    throw new Fault('forbidden', `the Origin "${origin.slice(0, 200)}" may not call this server`, {
-      hint: 'name it in allowed_origins of oubliette.jsonc',
+    throw new Fault('forbidden', `the Origin "${origin.slice(0, 200)}" is not allowed`, {
+      hint: 'add it to allowed_origins in oubliette.jsonc',
     })
   }
 }

@@ -1,27 +1,27 @@
-// Whether the server can do its work: every named check passes within its time. One round of checks serves all who ask
-// while it runs and a moment longer.
+// Readiness: every named check passes within its deadline. All requests that arrive during a round of checks and shortly
+// afterwards share its result.
 import { Fault, messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
 
 type Check = (signal: AbortSignal) => Promise<void>
-/** `refuses`: what callers cannot do while the check fails. */
+/** `refuses`: what is unavailable to callers while the check fails. */
 export type Checks = Record<string, Check | { check: Check; refuses: readonly string[] }>
 
 export type Readiness = {
   missing: string[]
   refused: string[]
-  /** `unavailable`, naming what is missing. Why is in the log: this is asked without a token. */
+  /** `unavailable`, naming the failed checks. The reasons are only in the log, because no token is needed here. */
   fault?: Fault
 }
 
-const limit_ms = 3000
-const ready_for_ms = 1000
-const missing_for_ms = 200
+const limitMs = 3000
+const readyForMs = 1000
+const missingForMs = 200
 
 async function within(check: Check): Promise<string | undefined> {
-  const signal = AbortSignal.timeout(limit_ms)
+  const signal = AbortSignal.timeout(limitMs)
   const late = Promise.withResolvers<never>()
-  const onAbort = () => late.reject(new Fault('timeout', `no answer within ${limit_ms / 1000} s`))
+  const onAbort = () => late.reject(new Fault('timeout', `no answer within ${limitMs / 1000} s`))
   signal.addEventListener('abort', onAbort, { once: true })
   try {
     await Promise.race([check(signal), late.promise])
@@ -39,19 +39,19 @@ export function createReadiness(checks: Checks, log: Log): () => Promise<Readine
   )
   let running: Promise<Readiness> | undefined
   let last: { readiness: Readiness; until: number } | undefined
-  let told = ''
+  let reported = ''
 
   async function round(): Promise<Readiness> {
     const reasons = await Promise.all(named.map(({ check }) => within(check)))
     const failed = named.filter((_check, at) => reasons[at] !== undefined)
     const missing = failed.map(({ name }) => name)
     const summary = missing.join(', ')
-    if (summary !== told) {
+    if (summary !== reported) {
       if (summary)
         log.warn('not ready', Object.fromEntries(named.map(({ name }, at) => [name, reasons[at] ?? 'ok'])))
       else log.info('ready again')
     }
-    told = summary
+    reported = summary
     return {
       missing,
       refused: [...new Set(failed.flatMap(({ refuses }) => refuses))],
@@ -67,7 +67,7 @@ export function createReadiness(checks: Checks, log: Log): () => Promise<Readine
       running = undefined
     })
     const readiness = await running
-    last = { readiness, until: performance.now() + (readiness.fault ? missing_for_ms : ready_for_ms) }
+    last = { readiness, until: performance.now() + (readiness.fault ? missingForMs : readyForMs) }
     return readiness
   }
 }

@@ -1,4 +1,4 @@
-// The node server under the app: how long a client may take to say what it wants, and how the server stops.
+// The Node HTTP server under the app: timeouts of requests, refusal of invalid ones, and shutdown.
 import { createServer, type Server as NodeServer, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
@@ -10,7 +10,7 @@ import type { Log } from '../log.ts'
 import type { Env } from './app.ts'
 import { errorResponse, logged } from './errors.ts'
 
-// A client that sends its header or its body drop by drop is cut off; answers may take as long as they need.
+// A client that sends its header or body too slowly is disconnected; responses have no time limit.
 const timeouts = {
   headersTimeout: 15_000,
   requestTimeout: 60_000,
@@ -24,22 +24,21 @@ export function createNodeServer(
 ): NodeServer {
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (thrown) => {
-      const fault =
-        thrown instanceof RequestError ? new Fault('invalid', 'the request line is not valid') : thrown
+      const fault = thrown instanceof RequestError ? new Fault('invalid', 'invalid request line') : thrown
       return errorResponse(logged(fault, log, {}))
     },
   })
   const server = createServer({ ...timeouts, maxHeaderSize: 16 * 1024 }, (incoming, outgoing) => {
-    listener(incoming, outgoing).catch((error: unknown) => log.error('a response failed', { error }))
+    listener(incoming, outgoing).catch((error: unknown) => log.error('failed to send a response', { error }))
   })
   server.on('clientError', refuse)
   server.maxConnections = max_connections
   const warn = createThrottledWarn(log)
-  server.on('drop', () => warn('', 'a connection was refused: max_connections are open', { max_connections }))
+  server.on('drop', () => warn('', 'refused a connection: max_connections are open', { max_connections }))
   return server
 }
 
-/** What node's parser does not accept never becomes a request; it still gets an answer of ours. */
+/** A request that the parser of Node rejects never reaches the app; it gets the same shape of error. */
 function refuse(error: NodeJS.ErrnoException, socket: Socket) {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
@@ -50,7 +49,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket) {
       ? ([408, new Fault('timeout', 'the request did not arrive in time')] as const)
       : error.code === 'HPE_HEADER_OVERFLOW'
         ? ([431, new Fault('invalid', 'the request header is too large')] as const)
-        : ([400, new Fault('invalid', 'this is not an HTTP request')] as const)
+        : ([400, new Fault('invalid', 'not an HTTP request')] as const)
   const body = JSON.stringify({ error: fault.shape() })
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Type: application/json\r\n` +
@@ -73,12 +72,12 @@ export function listen(server: NodeServer, address: string): Promise<{ url: stri
   })
 }
 
-/** Takes no new connection, lets running requests end, and cuts what is left at the deadline. */
+/** Stops accepting connections, waits for running requests, and closes the remaining connections at the deadline. */
 export async function stop(server: NodeServer, deadline_seconds: number): Promise<void> {
   if (!server.listening) return
   const closed = Promise.withResolvers<void>()
   server.close(() => closed.resolve())
-  // A connection becomes idle when its last answer is out; node would keep it for its next request.
+  // A connection becomes idle after its last response; Node would keep it open for the next request.
   const idle = setInterval(() => server.closeIdleConnections(), 20)
   const deadline = setTimeout(() => server.closeAllConnections(), deadline_seconds * 1000)
   await closed.promise

@@ -109,7 +109,7 @@ test('cuts off a reader that takes nothing of what was written', async () => {
   const reader = sse(events, options({ stalled_seconds: 0.02 })).body!.getReader()
   await reader.read()
   await expect.poll(() => state.stopped).toBe(true)
-  await expect(reader.closed).rejects.toThrow('took nothing')
+  await expect(reader.closed).rejects.toThrow('read nothing')
   // One that is only silent has a reader that waits.
   const quiet = new AbortController()
   const patient = sse(

@@ -1,6 +1,6 @@
-// Server-Sent Events from any source. Events are asked for only when the connection can take them, a comment is sent
-// when nothing else is, and the source is told to stop when the reader leaves, takes nothing for too long, or `signal`
-// says so. A source that waits must itself watch a signal: an async generator cannot be stopped in the middle of an `await`.
+// Server-Sent Events from any source. Events are requested only when the connection can take them, a comment is sent as a
+// heartbeat, and the source is stopped when the reader disconnects or stalls, or when `signal` is aborted. A source that
+// waits must watch a signal itself: an async generator cannot be stopped in the middle of an `await`.
 import type { Caller } from '../auth/caller.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
 import { Fault, toFault } from '../fault.ts'
@@ -9,7 +9,7 @@ import type { Log } from '../log.ts'
 export type ServerSentEvent = { id?: string; event?: string; data: string }
 export type SseOptions = {
   heartbeat_seconds: number
-  /** A reader that leaves what was written for so long is cut off. */
+  /** A reader that reads nothing for this long is disconnected. */
   stalled_seconds: number
   signal: AbortSignal
   /** Called once, when nothing more will be sent. */
@@ -38,14 +38,14 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
     clearTimeout(stalled)
     signal.removeEventListener('abort', onAbort)
     options.closed?.()
-    source.return?.().catch((error: unknown) => log.warn('an event source did not stop', { error }))
+    source.return?.().catch((error: unknown) => log.warn('failed to stop an event source', { error }))
     wake()
   }
   let onAbort = () => {}
   const cut = (controller: ReadableStreamDefaultController<Uint8Array>) => {
     if (over) return
     stop()
-    controller.error(new Fault('timeout', `the reader took nothing for ${options.stalled_seconds} s`))
+    controller.error(new Fault('timeout', `the reader read nothing for ${options.stalled_seconds} s`))
   }
 
   const body = new ReadableStream<Uint8Array>(
@@ -59,7 +59,7 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
         if (signal.aborted) onAbort()
         else signal.addEventListener('abort', onAbort, { once: true })
       },
-      // Resolves when something was written or the stream is over; until then it is not called again.
+      // Resolves when something was written or the stream has ended; until then it is not called again.
       pull(controller) {
         clearTimeout(stalled)
         const pulled = Promise.withResolvers<void>()
@@ -72,7 +72,7 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
         const write = (text: string) => {
           if (over || wake !== settled) return
           controller.enqueue(encoder.encode(text))
-          // What is written is taken before more is asked for.
+          // The reader takes what is written before `pull` is called again.
           stalled = setTimeout(() => cut(controller), options.stalled_seconds * 1000).unref()
           settled()
         }
@@ -94,7 +94,7 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
           (thrown: unknown) => {
             if (over) return
             const fault = toFault(thrown)
-            log.error('an event source failed', { id: fault.id, error: thrown })
+            log.error('failed to read from an event source', { id: fault.id, error: thrown })
             end(formatEvent({ event: 'error', data: JSON.stringify({ error: fault.shape() }) }))
           },
         )
@@ -114,7 +114,7 @@ export function sse(events: AsyncIterable<ServerSentEvent[]>, options: SseOption
 }
 
 export interface Streams {
-  /** `source` gets the signal that ends the stream: the reader left, the token ended, the server stops. */
+  /** `source` gets the signal that ends the stream: the reader disconnected, the token ended, or the server stops. */
   open(
     caller: Caller,
     left: AbortSignal,
@@ -135,7 +135,7 @@ export function createStreams(options: {
       const end = () => ending.abort()
       const close = open.open(caller, end)
       ending.signal.addEventListener('abort', close, { once: true })
-      // Its token may have ended in this very moment.
+      // The token may have ended just now.
       if (left.aborted || ending.signal.aborted) {
         close()
         end()

@@ -1,5 +1,5 @@
 // The SDK's change events for `subscriptions/listen`, with an audience: each subscription remembers who opened it.
-// The SDK subscribes without saying for whom, so the caller travels beside the call.
+// The SDK does not pass the caller to `subscribe`, so it is carried in an AsyncLocalStorage.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { ServerEvent, ServerEventBus } from '@modelcontextprotocol/server'
 import type { Caller } from '../auth/caller.ts'
@@ -8,7 +8,7 @@ import type { Audience } from './notify.ts'
 
 export interface EventBus extends ServerEventBus {
   publish(event: ServerEvent, to?: Audience): void
-  /** Whatever subscribes during `run` does it for this caller. */
+  /** Subscriptions that are made during `run` belong to this caller. */
   subscribeAs<T>(caller: Caller, run: () => T): T
 }
 
@@ -27,7 +27,7 @@ export function createEventBus(log: Log): EventBus {
         try {
           listener(event)
         } catch (error) {
-          log.warn('a subscription did not take an event', { error })
+          log.warn('failed to deliver an event to a subscription', { error })
         }
       }
     },

@@ -1,4 +1,4 @@
-// Refusals that are made before a server object is asked: a JSON-RPC error with the status that the transport wants.
+// Errors before a request reaches a server object: a JSON-RPC error with the HTTP status that the transport requires.
 import { Fault, type Kind } from '../fault.ts'
 
 const kindOf: Record<number, Kind> = { 404: 'not_found', 405: 'invalid', 409: 'conflict' }

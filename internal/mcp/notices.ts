@@ -1,7 +1,7 @@
-// What connected MCP clients are told of sessions without asking again: each event as a logging notification on the
-// stream of a 2025 session, and an update of the session's resource to the subscriptions of the 2026 era. Who spawned a
-// session is told of all that happens in it but the requests to others; who offers tools to it, of the requests to them.
-// Everybody else who may see it has `events` and the streams.
+// Notifications about sessions to connected MCP clients: each event as a logging notification on the stream of a 2025
+// session, and an update of the session's resource to the subscriptions of the 2026 era. The caller that spawned a session
+// gets all its events except requests to other callers; a caller that offers tools gets the requests to it. All other
+// callers that may see the session use `events` and the event streams.
 import type { Caller } from '../auth/caller.ts'
 import { sees } from '../auth/scope.ts'
 import type { Log } from '../log.ts'
@@ -37,7 +37,7 @@ export function createSessionNotices(options: {
     for (const event of events)
       if (ofCallers.includes(event.type))
         tellCaller(event).catch((error: unknown) =>
-          log.warn('a caller is not notified', { session_id: event.session_id, error }),
+          log.warn('failed to notify a caller', { session_id: event.session_id, error }),
         )
       else tell(event, owners.get(event.session_id))
     for (const row of rows)

@@ -1,5 +1,5 @@
-// Sessions as MCP resources, so that a client of the 2026 era can subscribe to one: `oubliette://sessions/<id>` is what
-// `session get` says of it. Listing and reading go through the same door as every call.
+// Sessions as MCP resources, so that a client of the 2026 era can subscribe to one: `oubliette://sessions/<id>` is the
+// result of `session get`. Listing and reading pass the same door as every call.
 import {
   type ListResourcesResult,
   ProtocolError,
@@ -17,17 +17,18 @@ export const templates = {
   resourceTemplates: [
     {
       name: 'session',
-      title: 'One session',
+      title: 'Session',
       uriTemplate: `${prefix}{session_id}`,
       mimeType: 'application/json',
-      description: 'Its state, as `session get` shows it; an update is announced with every event.',
+      description:
+        'State of a session, as `session get` returns it; an update is announced with every event.',
     },
   ],
 }
 
 const mostSubscriptions = 1000
 const subscribed = new WeakMap<Server, Set<string>>()
-/** Of the eras with sessions: whether this session's client wants to hear of it. */
+/** In the eras with sessions: whether the client of this server object subscribed to the resource. */
 export const isSubscribed = (server: Server, uri: string): boolean =>
   subscribed.get(server)?.has(uri) ?? false
 
@@ -74,7 +75,7 @@ export async function readSession(
   uri: string,
 ): Promise<ReadResourceResult> {
   if (!uri.startsWith(prefix))
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `there is no resource ${uri.slice(0, 200)}`, {
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `no resource ${uri.slice(0, 200)}`, {
       uri,
     })
   const args = { action: 'get', session_id: uri.slice(prefix.length) }

@@ -32,12 +32,12 @@ export type McpOptions = {
 }
 
 export interface Mcp {
-  /** Takes up the sessions of an earlier process. To be called before anything is published or fetched. */
+  /** Loads the sessions of an earlier process. Must be called before anything is published or fetched. */
   load(): Promise<void>
-  /** `body` is what was posted, already bounded in size; undefined for a request without one. */
+  /** `body` is the request body, already bounded in size; undefined for a request without one. */
   fetch(request: Request, asked: Asked, body: Uint8Array | undefined): Promise<Response>
   notify: Notify
-  /** Ends all streams that would otherwise stay open for ever, those of other rooms too; running calls go on. */
+  /** Ends all long-lived streams, those of other rooms too; running calls continue. */
   endStreams(): Promise<void>
   /** Ends everything; running calls are cancelled. */
   close(): Promise<void>
@@ -61,7 +61,7 @@ export function createMcp(options: McpOptions): Mcp {
   const newServer = createServerFactory({
     ...options,
     notify,
-    // One for all: a server would make its own, and that is most of what a new server costs.
+    // Shared: a server would create its own, which is most of the cost of a new server.
     validator: new AjvJsonSchemaValidator(),
   })
   const modern = createModern({ newServer, bus, streams, log })
@@ -113,6 +113,6 @@ export function parseBody(bytes: Uint8Array | undefined): Parsed {
     if (problem) return { ok: false, problem: `the body ${problem}` }
     return { ok: true, value: JSON.parse(text) }
   } catch {
-    return { ok: false, problem: 'the body is not JSON in UTF-8' }
+    return { ok: false, problem: 'the body is not valid JSON in UTF-8' }
   }
 }

@@ -1,5 +1,5 @@
-// One server object of the SDK, with our two handlers. It is the low-level `Server` because what we list and how we
-// validate is decided behind the door. A new one is made for each session, and for each request of the 2026 era.
+// A server object of the SDK with our handlers. It is the low-level `Server` because the door decides what is listed and how
+// input is validated. A new one is created for each session, and for each request of the 2026 era.
 import {
   type CallToolRequest,
   type CallToolResult,
@@ -19,7 +19,7 @@ import type { CallContext, ListedTool, Outcome } from '../tools/tool.ts'
 import type { Notify } from './notify.ts'
 import { listSessions, readSession, subscribe, subscriptionsOf, templates, unsubscribe } from './resources.ts'
 
-/** Who asks, checked for this very request, and the id under which it is logged and audited. */
+/** The caller, checked for this request, and the id under which the request is logged and audited. */
 export type Asked = { caller: Caller; request_id: string }
 
 type OwnHandlers = {
@@ -28,7 +28,7 @@ type OwnHandlers = {
 }
 export type Fixtures = {
   capabilities: ServerCapabilities
-  /** May replace handlers; `own` is what the product would do. */
+  /** May replace handlers; `own` are the handlers of the product. */
   install(server: Server, own: OwnHandlers, notify: Notify): void
 }
 
@@ -42,16 +42,16 @@ type Parts = {
   fixtures?: Fixtures
 }
 export type Watcher = {
-  /** Hears of each call: +1 when it starts, -1 when it is over. */
+  /** Called for each call: +1 when it starts, -1 when it ends. */
   running(change: 1 | -1): void
-  /** The client subscribed to resources, or unsubscribed from some: it is answered after this. */
+  /** The subscriptions of the client changed; the response is sent after this resolves. */
   subscribed(uris: string[]): Promise<void>
 }
 export type NewServer = (watcher?: Watcher) => Server
 
 const everything = { kind: 'admin', read_only: false } as const
 
-/** The SDK carries a request's facts to its handler only as `AuthInfo`. */
+/** The SDK passes data of a request to its handler only as `AuthInfo`. */
 export const toAuthInfo = (asked: Asked) => ({
   token: '',
   clientId: asked.caller.id,
@@ -75,7 +75,7 @@ export function createServerFactory(parts: Parts): NewServer {
     },
     instructions: parts.instructions,
     jsonSchemaValidator: parts.validator,
-    // What is listed depends on the token, so a shared cache must not keep it.
+    // The list depends on the token, so a shared cache must not store it.
     cacheHints: { 'tools/list': { ttlMs: 60_000, cacheScope: 'private' as const } },
   }
   const list: OwnHandlers['list'] = (context) => ({
@@ -84,7 +84,7 @@ export function createServerFactory(parts: Parts): NewServer {
 
   async function call(params: CallToolRequest['params'], context: ServerContext): Promise<CallToolResult> {
     if (!door.listing(everything).some((tool) => tool.name === params.name)) {
-      const fault = new Fault('not_found', `there is no tool "${params.name.slice(0, 80)}"`)
+      const fault = new Fault('not_found', `no tool "${params.name.slice(0, 80)}"`)
       throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${params.name.slice(0, 80)}`, {
         error: fault.shape(),
       })
@@ -150,7 +150,7 @@ export function createServerFactory(parts: Parts): NewServer {
   }
 }
 
-/** A call that is over or cancelled has nobody left to tell; a late report is dropped. */
+/** Progress after the end or the cancellation of a call is dropped. */
 function reporter(context: ServerContext, log: Log): { report: CallContext['progress']; stop(): void } {
   const token = context.mcpReq._meta?.progressToken
   if (token === undefined) return { report() {}, stop() {} }
@@ -160,7 +160,7 @@ function reporter(context: ServerContext, log: Log): { report: CallContext['prog
       if (over || context.mcpReq.signal.aborted) return
       context.mcpReq
         .notify({ method: 'notifications/progress', params: { progressToken: token, ...update } })
-        .catch((error: unknown) => log.debug('progress was not delivered', { error }))
+        .catch((error: unknown) => log.debug('failed to deliver progress', { error }))
     },
     stop() {
       over = true
@@ -171,6 +171,6 @@ function reporter(context: ServerContext, log: Log): { report: CallContext['prog
 /** The door promises not to throw. If it does, that is a bug, and its text must not reach the caller. */
 export function broken(thrown: unknown, log: Log): Outcome {
   const fault = toFault(thrown)
-  log.error('a tool call threw', { id: fault.id, error: thrown })
+  log.error('failed to return the outcome of a call', { id: fault.id, error: thrown })
   return { structured: { error: fault.shape() }, text: `${fault.message} (${fault.id})`, is_error: true }
 }

@@ -1,18 +1,18 @@
-// Streams that stay open until somebody ends them (a session's GET stream, `subscriptions/listen`). Each has its place
-// among the open streams of its caller, ends with its token, and a reader that does not keep up is cut off instead of
-// filling the memory: it may come back with its Last-Event-ID. So is every reader when the server stops: many clients come
-// back to a stream that broke, and not to one that ended.
+// Long-lived streams (a session's GET stream, `subscriptions/listen`). Each counts against the open streams of its caller and
+// ends with its token. A reader that does not keep up is disconnected instead of filling the memory; it may reconnect with
+// its Last-Event-ID. When the server stops, all readers are disconnected with an error: many clients reconnect to a stream
+// that broke, but not to one that ended.
 import type { Caller } from '../auth/caller.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
 
-const max_unread_bytes = 1024 * 1024
+const maxUnreadBytes = 1024 * 1024
 
 export interface WatchedStreams {
   /**
-   * What `answer` gives, if that is a stream, and as long as it may be open. Throws `exhausted` before it asks. `left` says
-   * that the reader is gone; `ended` is called once, however a stream ends.
+   * Returns the response of `answer`; a stream is ended with its token. Throws `exhausted` before `answer` is called. `left` is
+   * aborted when the reader disconnects; `ended` is called once, however the stream ends.
    */
   watch(
     caller: Caller,
@@ -35,17 +35,17 @@ export function createWatchedStreams(open: OpenStreams, log: Log): WatchedStream
     function finish(last: () => void) {
       if (!over()) return
       last()
-      reader.cancel().catch((error: unknown) => log.debug('a stream did not end cleanly', { error }))
+      reader.cancel().catch((error: unknown) => log.debug('failed to end a stream cleanly', { error }))
     }
     end.now = (stopping) =>
-      finish(() => (stopping ? out?.error(new Fault('unavailable', 'the server stops')) : out?.close()))
+      finish(() => (stopping ? out?.error(new Fault('unavailable', 'the server is stopping')) : out?.close()))
 
     async function pump(to: ReadableStreamDefaultController<Uint8Array>) {
       for (;;) {
         const next = await reader.read()
         if (next.done) return end.now()
         to.enqueue(next.value)
-        if ((to.desiredSize ?? 0) < -max_unread_bytes)
+        if ((to.desiredSize ?? 0) < -maxUnreadBytes)
           return finish(() => to.error(new Fault('exhausted', 'the reader of this stream does not keep up')))
       }
     }

@@ -1,10 +1,10 @@
-// Checks of input that hold for every tool, and the sentence that says what is wrong with it.
+// Checks of input that apply to every tool, and the message about invalid input.
 import type { z } from 'zod'
 import { Fault } from '../fault.ts'
 
 const deepest = 64
 
-/** Text that no database row or file name can hold, and nesting that no caller means, end here. */
+/** Refuses text that cannot be stored in a database row or a file name, and nesting that is too deep. */
 export function checkText(root: unknown): void {
   const path: string[] = []
   const wrong = (what: string) => {
@@ -16,14 +16,14 @@ export function checkText(root: unknown): void {
   }
   const check = (value: unknown): void => {
     if (typeof value === 'string') {
-      if (value.includes('\0')) throw wrong('holds a NUL character')
-      if (!value.isWellFormed()) throw wrong('holds half of a surrogate pair')
+      if (value.includes('\0')) throw wrong('contains a NUL character')
+      if (!value.isWellFormed()) throw wrong('contains half of a surrogate pair')
     } else if (typeof value === 'object' && value !== null) descend(value)
   }
-  // Called only for what has members, so that the depth bounds the recursion and a flat list costs one call.
+  // Called only for objects and arrays, so that the depth bounds the recursion and a flat list costs one call.
   const descend = (value: object): void => {
     if (path.length === deepest)
-      throw new Fault('invalid', `the arguments are nested more than ${deepest} deep`)
+      throw new Fault('invalid', `the arguments are nested more than ${deepest} levels deep`)
     const at = path.length
     path.push('')
     if (Array.isArray(value))
@@ -36,7 +36,7 @@ export function checkText(root: unknown): void {
     else
       for (const key of Object.keys(value)) {
         if (key.includes('\0') || !key.isWellFormed())
-          throw new Fault('invalid', 'a field name holds a character that cannot be stored')
+          throw new Fault('invalid', 'a field name contains a character that cannot be stored')
         path[at] = key
         check((value as Record<string, unknown>)[key])
       }
@@ -59,6 +59,6 @@ export function describeProblems(what: string, input: z.ZodObject, error: z.ZodE
   })
   const fields = Object.keys(input.shape)
   return new Fault('invalid', `${what}: ${sentences.join('; ')}`, {
-    hint: fields.length > 0 ? `fields are ${fields.join(', ')}` : 'it takes no fields',
+    hint: fields.length > 0 ? `fields are ${fields.join(', ')}` : 'it accepts no fields',
   })
 }

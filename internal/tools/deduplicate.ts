@@ -1,19 +1,19 @@
-// A droid's call of one of our tools happens once, although its connection may be lost while it runs and the call be sent
-// again. Who is still running is joined. After a restart of the server, an action that takes an idempotency_key gets the
-// call's id as its key; one that may be repeated is repeated; for the rest a row says that it was begun, and the repeat is
-// told so: it may have taken effect, and doing it twice would be worse than asking the droid to look.
+// A droid's call of one of our tools runs once, although its connection may be lost while it runs and the call be sent again.
+// A repeat joins a call that is still running. After a restart of the server, an action with an idempotency_key gets the id of
+// the call as its key; an idempotent action is repeated; for other actions a row records that the call began, and the repeat
+// fails: the call may have taken effect, and running it twice would be worse than asking the droid to check.
 import { Fault } from '../fault.ts'
 import type { Outcome, Tool } from './tool.ts'
 
-/** After a lost connection: how long a call runs on for somebody to come back for it. */
+/** How long a call continues after its connection was lost, so that the client can reconnect for its result. */
 const patienceMs = 30_000
 
 type Running = { outcome: Promise<Outcome>; joined: number; stop: AbortController; timer?: NodeJS.Timeout }
-type Wish = { session_id: string; call_id: string | undefined; signal: AbortSignal }
+type Request = { session_id: string; call_id: string | undefined; signal: AbortSignal }
 
 export function createDeduplicate(options: {
   tools: Record<string, Tool>
-  /** False if it was begun before. */
+  /** False if the call began before. */
   begin: (session_id: string, call_id: string) => Promise<boolean>
   wasCancelled: (reason: unknown) => boolean
 }) {
@@ -44,7 +44,7 @@ export function createDeduplicate(options: {
   }
 
   return async (
-    { session_id, call_id, signal }: Wish,
+    { session_id, call_id, signal }: Request,
     tool: string,
     args: Record<string, unknown>,
     run: (args: Record<string, unknown>, signal: AbortSignal) => Promise<Outcome>,
@@ -60,16 +60,16 @@ export function createDeduplicate(options: {
       if (!keyed && !action.idempotent && !(await options.begin(session_id, call_id)))
         throw new Fault(
           'conflict',
-          `${tool} was begun before the connection was lost, and may have taken effect`,
+          `${tool} began before the connection was lost, and may have taken effect`,
           {
-            hint: 'look whether it did before you call it again',
+            hint: 'check whether it did before you call it again',
           },
         )
       return await run(keyed ? { idempotency_key: call_id, ...args } : args, stop.signal)
     }
     const call: Running = { outcome: begun(), joined: 0, stop }
     running.set(key, call)
-    // Whoever waits for it is told; here it only must not be an unhandled one.
+    // Callers that joined handle the rejection; this only prevents an unhandled one.
     call.outcome
       .catch(() => undefined)
       .finally(() => {

@@ -1,4 +1,4 @@
-// A zod object as rows of a Markdown table: one row a field, fields of objects below theirs as `outer.inner`.
+// A zod object as a Markdown table: one row per field, fields of objects below theirs as `outer.inner`.
 import { z } from 'zod'
 
 type Json = { [key: string]: unknown }
@@ -28,7 +28,7 @@ function typeOf(schema: Json): string {
   return schema.type === undefined ? 'any' : `${String(schema.type)}${bounds(schema)}`
 }
 
-/** The object whose fields are told below a field: itself, what a list or a map holds. */
+/** The object whose fields are listed below a field: itself, or the element of a list or map. */
 function inner(schema: Json): { schema: Json; suffix: string } | undefined {
   if (schema.properties) return { schema, suffix: '' }
   const held = [

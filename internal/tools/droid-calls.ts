@@ -1,5 +1,5 @@
-// What a droid may call over its container's socket. Everything ends in the one door, with the session as the actor and
-// the scope that its spawner asked for.
+// The methods that a droid may call over the socket of its container. All calls pass the door, with the session as the caller
+// and the scope that its spawner requested.
 import { covers, parseScope, type Scope } from '../auth/scope.ts'
 import { Fault, unknown } from '../fault.ts'
 import { newRequestId } from '../ids.ts'
@@ -15,18 +15,18 @@ import type { Door } from './door.ts'
 import type { CallContext, Outcome } from './tool.ts'
 
 const noScope = () =>
-  new Fault('forbidden', 'this session has no api_scope: it may not use the tools of Oubliette', {
-    hint: 'the spawner can ask for one with api_scope; it ends when the credential of the spawner expires',
+  new Fault('forbidden', 'this session has no api_scope and cannot use the tools of Oubliette', {
+    hint: 'spawn the session with api_scope; it ends when the credential of the spawner expires',
   })
 
-/** `project` with an `action`, or `project_list`, which is the same; whether it may be used is the door's question. */
+/** `project` with an `action`, or the flat form `project_list`; the door decides whether it may be used. */
 function unflatten(tool: string, args: Record<string, unknown>): [string, Record<string, unknown>] {
   if (Object.hasOwn(tools, tool)) return [tool, args]
   const owner = Object.values(tools).find(({ name, unified }) => unified && tool.startsWith(`${name}_`))
   return owner ? [owner.name, { ...args, action: tool.slice(owner.name.length + 1) }] : [tool, args]
 }
 
-/** The door's outcome as the socket's result: an error is an error there. */
+/** The door's outcome as the socket's result: a failed call is a JSON-RPC error. */
 function resultOf(outcome: Outcome): Record<string, unknown> {
   if (!outcome.is_error) return outcome.structured
   const { kind, message, hint } = (
@@ -35,7 +35,7 @@ function resultOf(outcome: Outcome): Record<string, unknown> {
   throw new Fault(kind, message, hint ? { hint } : {})
 }
 
-/** The one who asked gave it up, as opposed to a connection that was lost. */
+/** The client cancelled the call, as opposed to a lost connection. */
 const wasCancelled = (reason: unknown) => reason instanceof Fault && reason.kind === 'conflict'
 
 type Methods = DroidSide<Identity>['droid']
@@ -69,7 +69,7 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
     )
     return resultOf(outcome)
   }
-  /** Talking to its own children needs no api_scope: limits hold, and the project is its own. */
+  /** Calls to its own children need no api_scope: limits apply, and the project is its own. */
   const own = (identity: Identity): Scope => ({
     kind: 'project',
     project_id: identity.project_id,
@@ -79,17 +79,17 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
   const asParent = (identity: Identity, args: Record<string, unknown>, how: How) =>
     call(identity, contextOf(identity, own(identity), how), 'session', args)
 
-  /** Its children and theirs; other sessions of the project are none of its business without an api_scope. */
+  /** Its descendants only: other sessions of the project need an api_scope. */
   async function ownChild(identity: Identity, session_id: unknown): Promise<void> {
     const family = await managers().sessions.family(identity.session_id)
     if (!family.includes(String(session_id))) throw unknown('session', String(session_id))
   }
-  /** A child may be given what its parent holds, and a parent without an api_scope holds nothing. */
+  /** A child may have at most the scope of its parent; a parent without an api_scope has none to give. */
   function ownScope(identity: Identity, api_scope: unknown): void {
     if (api_scope === undefined) return
     if (!identity.scope) throw noScope()
     if (!covers(identity.scope, parseScope(String(api_scope))))
-      throw new Fault('forbidden', `api_scope ${api_scope} is more than the spawner's own scope`)
+      throw new Fault('forbidden', `api_scope ${api_scope} exceeds the scope of the spawner`)
   }
 
   return {

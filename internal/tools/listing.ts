@@ -1,6 +1,6 @@
-// What `tools/list` shows to a scope. Model APIs refuse a top-level `oneOf`, so a unified tool is published as one
-// flat object: `action` an enum, every other field optional and described with the actions that take it. The
-// strict check per action happens in `door.ts`.
+// What `tools/list` shows to a scope. Model APIs refuse a top-level `oneOf`, so a unified tool is published as one flat
+// object: `action` is an enum, every other field is optional and described with the actions that accept it. `door.ts` checks
+// the input of each action strictly.
 import { z } from 'zod'
 import { couldAllow, type Scope } from '../auth/scope.ts'
 import type { Action, ListedTool, Tool } from './tool.ts'
@@ -24,7 +24,7 @@ const schemaOf = (object: z.ZodObject, io: 'input' | 'output'): Schema => {
 
 const errorSchema = {
   type: 'object',
-  description: 'Only when the call failed.',
+  description: 'Present only if the call failed.',
   properties: {
     kind: { type: 'string' },
     message: { type: 'string' },

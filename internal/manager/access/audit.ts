@@ -1,7 +1,7 @@
-// The audit log. A change commits its intent before it is made and is refused if that fails, so there is no change without
-// a row; the same row is settled with the outcome afterwards. Rows of reads and of calls that were refused are written
-// after the answer. Outcomes gather for a moment and are committed together; while the database is away they wait in
-// memory. What a process leaves pending when it ends is settled as `unknown` by the next one.
+// The audit log. The intent of a change is committed before the change is made, and the change is refused if that fails, so
+// every change has a row; the same row is settled with the outcome afterwards. Rows of reads and of refused calls are written
+// after the response. Outcomes are collected briefly and committed together; while the database is unavailable they wait in
+// memory. Rows that a process leaves pending are settled as `unknown` by the next process.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Fault, messageOf } from '../../fault.ts'
@@ -20,9 +20,9 @@ import {
 
 const gatherMs = 100
 const mostAtOnce = 500
-/** Rows of reads and refusals that wait while the database is away; further ones are lost. */
+/** Rows of reads and refusals that wait while the database is unavailable; further rows are lost. */
 const mostWaiting = 20_000
-/** Of intents; a change beyond them is refused. */
+/** Waiting intents; further changes are refused. */
 const mostIntents = 20_000
 const longestPauseMs = 5_000
 
@@ -31,9 +31,9 @@ export type AuditCall = Omit<AuditRow, 'boot' | 'seq' | 'outcome' | 'millisecond
 type Ended = AuditCall & { outcome: string; milliseconds: number }
 
 export type Intent = {
-  /** Rejects with `unavailable`: then the change must not be made. */
+  /** Rejects with `unavailable`; the change must then not be made. */
   committed: Promise<void>
-  /** At most once; never waits. */
+  /** Call it at most once; it does not wait. */
   settle(outcome: string, milliseconds: number): void
 }
 
@@ -41,7 +41,7 @@ export type Audit = {
   /** A read, or a call that ended before it could change anything. */
   record(row: Ended): void
   begin(call: AuditCall): Intent
-  /** Settles what former server processes left pending. */
+  /** Settles rows that earlier server processes left pending. */
   settleAbandoned(): Promise<void>
   expire(days: number): Promise<void>
   close(): Promise<void>
@@ -93,7 +93,7 @@ export function createAudit(db: Db, log: Log): Audit {
     endGathering = undefined
   }
 
-  /** Whether the rows are written, or will never be. */
+  /** Whether the rows are written or lost; false if they must be retried. */
   async function commit(batch: AuditRow[]): Promise<boolean> {
     try {
       await writeOutcomes(db, batch)
@@ -125,7 +125,7 @@ export function createAudit(db: Db, log: Log): Audit {
       }
       if (closing.signal.aborted) {
         log.error(
-          'failed to write audit rows before the end; changes among them will be settled as unknown',
+          'failed to write audit rows before the server stopped; their changes will be settled as unknown',
           {
             rows: outcomes.length,
           },
@@ -143,7 +143,7 @@ export function createAudit(db: Db, log: Log): Audit {
     lost = 0
   }
 
-  /** `kept`: the outcome of a change, which is not dropped while this process lives; there are as many as calls. */
+  /** `kept`: the outcome of a change, which this process never drops; there are at most as many as calls. */
   function add(row: AuditRow, kept: boolean): void {
     if (!kept && outcomes.length >= mostWaiting) {
       lost += 1
@@ -163,7 +163,7 @@ export function createAudit(db: Db, log: Log): Audit {
         committed,
         settle(outcome, milliseconds) {
           const settled = { ...row, outcome, milliseconds }
-          // An intent that was given up may be written nevertheless; the change was not made.
+          // A rejected intent may be written nevertheless; the change was not made.
           committed.then(
             () => add(settled, true),
             () => add(settled, false),
@@ -173,7 +173,7 @@ export function createAudit(db: Db, log: Log): Audit {
     },
     async settleAbandoned() {
       const rows = await settleAbandoned(db, boot)
-      if (rows > 0) log.warn('changes of a former server process have an unknown outcome', { rows })
+      if (rows > 0) log.warn('changes of an earlier server process have an unknown outcome', { rows })
     },
     expire: async (days) => await deleteAuditBefore(db, new Date(Date.now() - days * 86_400_000)),
     async close() {

@@ -1,5 +1,5 @@
-// The ids of the requests that are under way in one session of the older eras. The SDK finds the stream of an answer by its
-// id alone: of two requests with the same one, the first would never be answered, or get what the other asked for.
+// The ids of the running requests of one session of the older eras. The SDK finds the stream of a response by its id alone:
+// of two requests with the same id, the first would never be answered, or would get the response of the other.
 import type { RequestId, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server'
 
 type Message = { id?: unknown; method?: unknown } | null | undefined
@@ -18,11 +18,11 @@ export function requestIds(body: unknown): RequestId[] {
 const idsIn = (body: unknown): string[] => requestIds(body).map(keyOf)
 
 export interface OpenIds {
-  /** False if one of them is under way already; then none is taken. */
+  /** False if a request with one of the ids is running; then none is taken. */
   take(body: unknown): boolean
-  /** What was asked is not going to be answered. */
+  /** The requests will not be answered. */
   release(body: unknown): void
-  /** Resolves when nothing is under way. */
+  /** Resolves when no request is running. */
   settled(): Promise<void>
 }
 

@@ -4,11 +4,11 @@
 import { type RequestId, SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/server'
 import { Fault } from '../../fault.ts'
 
-/** Many clients try twice and then never again: a restart of the server has to fit in between. */
-export const retry_ms = 3000
+/** Many clients retry only twice: a restart of the server must fit in between. */
+export const retryMs = 3000
 /** The first revision in which the SDK opens the streams of requests with such an event. */
 const opens = '2025-11-25'
-const version_header = 'mcp-protocol-version'
+const versionHeader = 'mcp-protocol-version'
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -16,9 +16,9 @@ const decoder = new TextDecoder()
 const name = 'event: open\n'
 
 export const openingEvent = (id: string, named: boolean): string =>
-  `${named ? name : ''}id: ${id}\nretry: ${retry_ms}\ndata: \n\n`
+  `${named ? name : ''}id: ${id}\nretry: ${retryMs}\ndata: \n\n`
 
-/** The response with this before what it has to say; `opened` gets a way to say more. */
+/** The response with `events` in front; `opened` gets a function that writes further events. */
 export function withOpening(
   response: Response,
   events: string,
@@ -33,7 +33,7 @@ export function withOpening(
           try {
             out.enqueue(encoder.encode(more))
           } catch {
-            // The stream ended, and its end is not known everywhere yet: nobody reads it any more.
+            // The stream has ended, and its owner is not notified yet.
           }
         })
       },
@@ -51,7 +51,7 @@ const transformed = (response: Response, by: TransformStream<Uint8Array, Uint8Ar
 
 /** Whether the SDK would open a stream for this request without an event. */
 export function isUnopened(request: Request): boolean {
-  const version = request.headers.get(version_header)
+  const version = request.headers.get(versionHeader)
   return version === null || (version < opens && SUPPORTED_PROTOCOL_VERSIONS.includes(version))
 }
 
@@ -66,7 +66,7 @@ export async function opened(
   handle: (request: Request) => Promise<Response>,
 ): Promise<Response> {
   const headers = new Headers(request.headers)
-  headers.set(version_header, opens)
+  headers.set(versionHeader, opens)
   const response = await handle(new Request(request.url, { method: 'POST', headers, signal: request.signal }))
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response
   let first = true
@@ -84,7 +84,7 @@ export async function opened(
             out.enqueue(encoder.encode(name))
             out.enqueue(chunk)
           } catch {
-            // The reader left.
+            // The reader has disconnected.
           }
         }, after_ms).unref()
       },

@@ -1,31 +1,31 @@
-// What a session's streams have sent lately, so that a client that lost its connection can go on from its
-// Last-Event-ID. This is about lost connections only: what must last is in the database and has its own cursor.
-// Bounds per session: 128 messages, about 512 KiB (the newest is kept whatever its size), five minutes.
+// The latest messages of a session's streams, so that a client that lost its connection can continue from its Last-Event-ID.
+// This is for lost connections only: durable data is in the database and has its own cursor. Bounds per session: 128
+// messages, about 512 KiB (the newest is kept regardless of its size), five minutes.
 //
 // An event's id is `<epoch>.<index>.<stream>[.<requests>]`. The epoch is that of the process; `requests` are the ids of the
-// requests that the stream has not answered yet. So a later process knows which calls an earlier one left without an answer,
-// and nothing has to be stored for it.
+// requests that the stream has not answered yet. So a later process knows which calls an earlier one left unanswered without
+// storing anything.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import type { EventStore, JSONRPCMessage, RequestId } from '@modelcontextprotocol/server'
 
-const max_messages = 128
-const max_bytes = 512 * 1024
-const max_age_ms = 5 * 60_000
-/** Of the requests in an id: it comes back in a header. */
-const max_request_characters = 1024
+const maxMessages = 128
+const maxBytes = 512 * 1024
+const maxAgeMs = 5 * 60_000
+/** Of the requests in an id: the client sends it in a header. */
+const maxRequestCharacters = 1024
 /** The name that the SDK gives to the stream that a client opens with GET. */
 const listening = '_GET_stream'
 const epoch = randomBytes(6).toString('hex')
 
 type Kept = { index: number; stream: string; id: string; message: JSONRPCMessage; bytes: number; at: number }
-/** `over_id` is for a client that was told of all of them: nothing comes after it. */
+/** `over_id`: the id of the last event, after which nothing follows. */
 type Missed = {
   /** The stream answers requests; otherwise it is the one that a client opens with GET. */
   of_request: boolean
   /** Requests that an earlier process left unanswered. */
   lost: RequestId[]
-  /** Nothing has been said after this event, and nothing will be. */
+  /** Nothing was sent after this event, and nothing will be. */
   over: boolean
   over_id: string
 }
@@ -45,13 +45,13 @@ export interface Replay extends EventStore {
   openingId(last: string | null): string
   /** Keeps a message for the next GET stream. */
   keep(message: JSONRPCMessage): void
-  /** Drops what is too old to be asked for. */
+  /** Drops messages that are too old to be replayed. */
   expire(now?: number): void
 }
 
 const opening = new AsyncLocalStorage<RequestId[]>()
 
-/** Close enough for a bound, and far cheaper than writing the message a second time. */
+/** Accurate enough for a bound, and far cheaper than serializing the message again. */
 function roughSize(message: JSONRPCMessage): number {
   if ('method' in message) return JSON.stringify(message).length
   const content: unknown = 'result' in message ? message.result.content : undefined
@@ -62,7 +62,7 @@ function roughSize(message: JSONRPCMessage): number {
 function encode(requests: ReadonlySet<RequestId> | undefined): string {
   if (!requests?.size) return ''
   const text = Buffer.from(JSON.stringify([...requests])).toString('base64url')
-  return text.length > max_request_characters ? '' : `.${text}`
+  return text.length > maxRequestCharacters ? '' : `.${text}`
 }
 
 function decode(text: string | undefined): RequestId[] {
@@ -71,7 +71,7 @@ function decode(text: string | undefined): RequestId[] {
     const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString())
     return Array.isArray(value) ? value.filter((id) => ['string', 'number'].includes(typeof id)) : []
   } catch {
-    // A client made it up: it names no request.
+    // Not an id of this server: it names no request.
     return []
   }
 }
@@ -95,7 +95,7 @@ export function createReplay(): Replay {
     bytes -= kept.shift()?.bytes ?? 0
   }
 
-  /** Of the stream's requests; whoever listens is told when one was announced. */
+  /** Removes an answered request of the stream, and reports it if it was announced. */
   function answered(stream: string, request: RequestId): void {
     const requests = open.get(stream)
     requests?.delete(request)
@@ -104,7 +104,7 @@ export function createReplay(): Replay {
   }
 
   function store(stream: string, message: JSONRPCMessage): string {
-    // The event that opens a stream carries no message; it only gives the client an id to come back with.
+    // The event that opens a stream carries no message; it gives the client an id with which it can reconnect.
     const opens = Object.keys(message).length === 0
     const asked = opens ? opening.getStore() : undefined
     if (asked?.length) open.set(stream, new Set(asked))
@@ -115,7 +115,7 @@ export function createReplay(): Replay {
     const size = roughSize(message)
     kept.push({ index, stream, id, message, bytes: size, at: Date.now() })
     bytes += size
-    while (kept.length > max_messages || (bytes > max_bytes && kept.length > 1)) dropOldest()
+    while (kept.length > maxMessages || (bytes > maxBytes && kept.length > 1)) dropOldest()
     return id
   }
 
@@ -159,7 +159,7 @@ export function createReplay(): Replay {
       return last.stream
     },
     expire(now = Date.now()) {
-      while (kept[0] && now - kept[0].at > max_age_ms) dropOldest()
+      while (kept[0] && now - kept[0].at > maxAgeMs) dropOldest()
       if (kept.length === 0) kept = []
     },
   }

@@ -1,6 +1,6 @@
-// One session of the eras up to 2025-11-25. It is dormant when an earlier process opened it: then it is what the database
-// has of it, and keeps messages for its client. The first request wakes it: a server object of the SDK is made and told what
-// the client said when it opened the session.
+// One session of the eras up to 2025-11-25. A session that an earlier process opened is dormant: it has the data of its row,
+// and keeps messages for its client. The first request wakes it: a server object of the SDK is created, and the initialize
+// request of the client is replayed to it.
 import {
   type JSONRPCNotification,
   type LoggingLevel,
@@ -13,7 +13,7 @@ import type { LogMessage } from '../notify.ts'
 import { isSubscribed, subscribe } from '../resources.ts'
 import { type Asked, type NewServer, toAuthInfo } from '../server.ts'
 import { type OpenIds, watchIds } from './ids.ts'
-import { retry_ms } from './opening.ts'
+import { retryMs } from './opening.ts'
 import { createReplay, type Replay } from './replay.ts'
 
 export type Live = { server: Server; transport: WebStandardStreamableHTTPServerTransport; ids: OpenIds }
@@ -23,12 +23,12 @@ export type Session = {
   caller: Caller
   /** Of its `initialize`. */
   params: Record<string, unknown>
-  /** As the database has them; while it is awake, the server object knows better. */
+  /** As in the database; while the session is awake, the server object has the current ones. */
   subscriptions: string[]
   log_level: string | null
   replay: Replay
   used_at: number
-  /** Calls that run and streams that are open: while there are any, the session is not idle. */
+  /** Number of running calls and open streams; the session is idle at 0. */
   busy: number
   /** Stops watching the credential of its caller. */
   unwatch: () => void
@@ -53,18 +53,18 @@ export const newSession = (
 
 type Parts = {
   newServer: NewServer
-  /** The client subscribed to other resources than before. */
+  /** The subscriptions of the client changed. */
   subscribed(session: Session): Promise<void>
   /** The client deleted it. */
   closed(session: Session): void
 }
 
-/** A server object for it, which has not been told anything yet. */
+/** A new server object for the session, not initialized yet. */
 export async function makeLive(session: Session, { newServer, subscribed, closed }: Parts): Promise<Live> {
   const transport = new WebStandardStreamableHTTPServerTransport({
     sessionIdGenerator: () => session.id,
     eventStore: session.replay,
-    retryInterval: retry_ms,
+    retryInterval: retryMs,
     onsessionclosed: () => closed(session),
   })
   const server = newServer({
@@ -81,7 +81,7 @@ export async function makeLive(session: Session, { newServer, subscribed, closed
   return live
 }
 
-/** What its client said to an earlier process is said again, by us. */
+/** Replays to a new server object what the client sent to an earlier process. */
 export async function wake(session: Session, url: string, asked: Asked, parts: Parts): Promise<Live> {
   const live = await makeLive(session, parts)
   const say = async (body: Record<string, unknown>, more: Record<string, string> = {}) => {
@@ -96,7 +96,7 @@ export async function wake(session: Session, url: string, asked: Asked, parts: P
     })
     await answer.text()
     if (answer.ok) return
-    throw new Fault('internal', `the MCP session cannot be restored: ${body.method} got ${answer.status}`)
+    throw new Fault('internal', `failed to restore the MCP session: ${body.method} returned ${answer.status}`)
   }
   try {
     await say({ id: 'restore', method: 'initialize', params: session.params })

@@ -1,8 +1,8 @@
 // The eras up to 2025-11-25: `initialize` opens a session, and everything after names it. A session belongs to the
-// caller that opened it; for anybody else it does not exist. Sessions are few (`limits`) and end by DELETE, with their
-// token, by being idle, or, when there are too many, by being the one that was used longest ago; a client then opens a
-// new one. A session outlives the process: its row is written before the client is told its id, and the next process loads
-// all rows before it listens.
+// caller that opened it; for other callers it does not exist. The number of sessions is limited (`limits`). A session ends by
+// DELETE, with its token, when it is idle, or, above the limit, when it is the least recently used one; the client then opens
+// a new one. A session outlives the process: its row is written before the client gets its id, and the next process loads all
+// rows before it listens.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
@@ -35,16 +35,16 @@ import {
 
 export type SessionLimits = { sessions: number; sessions_per_caller: number; idle_minutes: number }
 const defaults: SessionLimits = { sessions: 2000, sessions_per_caller: 500, idle_minutes: 30 }
-const sweep_ms = 30_000
-const touch_ms = 60 * 60_000
-/** A call that runs longer is worth telling the client how to come back for it. */
-const late_ms = 50
-/** How long the calls of a session whose token ended have to say so. */
-const last_words_ms = 1_000
-/** A session that was in use when its server ended can be taken up for so long. */
-const kept_days = 7
-/** Of what a client says when it opens a session; one that says more does not outlive the process. */
-const max_params_characters = 16 * 1024
+const sweepMs = 30_000
+const touchMs = 60 * 60_000
+/** For a call that runs longer, the client gets an event id with which it can reconnect. */
+const lateMs = 50
+/** How long the calls of a session whose token ended may take to send their errors. */
+const lastResponseMs = 1_000
+/** How long a session that was in use when its server ended can be resumed. */
+const keptDays = 7
+/** Of the parameters of `initialize`; a session with larger ones does not outlive the process. */
+const maxParamsCharacters = 16 * 1024
 
 type Parts = {
   newServer: NewServer
@@ -75,7 +75,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
 
   function touch(session: Session, caller: Caller) {
     session.used_at = Date.now()
-    // The same caller may come back with a credential that lives longer.
+    // The same caller may return with a credential that expires later.
     if (session.caller.expires_at !== caller.expires_at) watch(session, caller)
     session.caller = caller
     sessions.delete(session.id)
@@ -86,8 +86,8 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     session.unwatch()
     session.unwatch = lifetimes.watch(caller, () => {
       sessions.delete(session.id)
-      // Its calls end at the same moment: their answers go out before the streams that carry them are closed.
-      Promise.race([session.live?.ids.settled(), sleep(last_words_ms, undefined, { ref: false })])
+      // Its calls end at the same time: their responses are sent before their streams are closed.
+      Promise.race([session.live?.ids.settled(), sleep(lastResponseMs, undefined, { ref: false })])
         .then(() => end(session))
         .catch((error: unknown) => log.warn('failed to end a session whose token ended', { error }))
     })
@@ -104,7 +104,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     if (own.length < limits.sessions_per_caller && sessions.size < limits.sessions) return
     const among = own.length < limits.sessions_per_caller ? sessions.values() : own
     for (const session of among) if (session.busy === 0) return end(session)
-    throw new Fault('exhausted', 'there are too many open MCP sessions, and all of them are in use', {
+    throw new Fault('exhausted', 'too many open MCP sessions, and all of them are in use', {
       hint: 'end a session with DELETE /mcp, or wait',
       retry_after_seconds: 30,
     })
@@ -115,7 +115,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     const { caller } = asked
     const { params } = body
     const session = newSession({ id: randomUUID(), caller, params, subscriptions: [], log_level: null })
-    // It has its place from now on, however many are opened at once.
+    // Counts from now on, so that concurrent opens respect the limit.
     sessions.set(session.id, session)
     session.busy++
     let live: Live | undefined
@@ -125,7 +125,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
         parsedBody: body,
         authInfo: toAuthInfo(asked),
       })
-      if (response.ok && JSON.stringify(params).length <= max_params_characters)
+      if (response.ok && JSON.stringify(params).length <= maxParamsCharacters)
         await rows.insert({ id: session.id, caller, params })
       if (response.ok) session.live = live
       return response
@@ -139,13 +139,13 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     }
   }
 
-  /** Undefined if it ended meanwhile. */
+  /** Undefined if the session has ended meanwhile. */
   async function awake(session: Session, url: string, asked: Asked): Promise<Live | undefined> {
     if (session.live) return session.live
     session.waking ??= wake(session, url, asked, parts).finally(() => {
       session.waking = undefined
     })
-    // It is in use: it does not make room for another.
+    // In use: it must not be evicted for another session.
     session.busy++
     const live = await session.waking.finally(() => session.busy--)
     if (sessions.get(session.id) === session) session.live = live
@@ -159,7 +159,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     const missed = last === null ? undefined : replay.missedBy(last)
     if (missed?.of_request && missed.lost.length > 0)
       return answerLost(session.id, missed.lost, missed.over_id)
-    // Clients that ask for more after a stream has said everything take this as the end of it.
+    // Clients that reconnect to a completed stream take this status as its end.
     if (missed?.over) return rpcError(405, -32000, 'this stream has ended')
     let say: Session['say']
     const answer = async () => {
@@ -182,19 +182,19 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
   }
 
   /**
-   * Clients of the revisions before 2025-11-25 come back for their GET stream only, never for that of a request. So the ids
-   * of the GET stream carry the requests that take long, and if the server is killed, they are answered there.
+   * Clients of the revisions before 2025-11-25 reconnect to their GET stream only, never to that of a request. So the ids of
+   * the GET stream carry the long-running requests, and if the server is killed, they are answered there.
    */
   function announceLate(session: Session, requests: RequestId[]): void {
     const { replay } = session
     const mark = () => session.say?.(openingEvent(replay.openingId(null), true))
     replay.onAnswered = mark
-    setTimeout(() => replay.announce(requests) && mark(), late_ms).unref()
+    setTimeout(() => replay.announce(requests) && mark(), lateMs).unref()
   }
 
   async function post(session: Session, live: Live, request: Request, asked: Asked, body: unknown) {
     if (!live.ids.take(body))
-      return rpcError(400, -32600, 'a request with this id is under way in this session')
+      return rpcError(400, -32600, 'a request with this id is already running in this session')
     const requests = requestIds(body)
     const handle = (by: Request) =>
       session.replay.during(requests, () =>
@@ -204,7 +204,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     try {
       await rememberLevel(session, body)
       const older = requests.length > 0 && isUnopened(request)
-      const response = older ? await opened(request, late_ms, handle) : await handle(request)
+      const response = older ? await opened(request, lateMs, handle) : await handle(request)
       accepted = response.ok
       if (older && accepted) announceLate(session, requests)
       return response
@@ -214,7 +214,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     }
   }
 
-  /** The level from which the client wants to hear messages is part of its session. */
+  /** The log level of the client is part of its session. */
   async function rememberLevel(session: Session, body: unknown): Promise<void> {
     for (const message of Array.isArray(body) ? body : [body]) {
       const level: unknown = message?.method === 'logging/setLevel' && message.params?.level
@@ -231,18 +231,18 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
       if (session.busy > 0 || session.used_at > idle_since) continue
       end(session).catch((error: unknown) => log.warn('failed to end an idle session', { error }))
     }
-    if (Date.now() - touched_at < touch_ms) return
+    if (Date.now() - touched_at < touchMs) return
     touched_at = Date.now()
     rows
       .touch([...sessions.keys()])
       .catch((error: unknown) => log.warn('failed to record which MCP sessions are in use', { error }))
-  }, sweep_ms)
+  }, sweepMs)
   sweep.unref()
 
   return {
-    /** Takes up what an earlier process left. */
+    /** Loads the sessions of an earlier process. */
     async load() {
-      for (const row of await rows.load(limits.sessions, kept_days)) {
+      for (const row of await rows.load(limits.sessions, keptDays)) {
         const session = newSession({ ...row, caller: row.caller as Caller })
         sessions.set(session.id, session)
         watch(session, session.caller)
@@ -252,7 +252,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
       const id = request.headers.get('mcp-session-id')
       if (id === null) {
         if (isInitializeRequest(body)) return open(request, asked, body)
-        return rpcError(400, -32000, 'Mcp-Session-Id is missing: open a session with initialize first')
+        return rpcError(400, -32000, 'missing Mcp-Session-Id: open a session with initialize first')
       }
       const session = sessions.get(id)
       if (!session || !same(session.caller, asked.caller)) return notFound()
@@ -275,7 +275,7 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
     message(message: LogMessage, to: Audience) {
       for (const session of sessions.values()) if (to(session.caller)) deliver(tellMessage(session, message))
     },
-    /** Their rows stay: the next process takes them up. */
+    /** Keeps the rows: the next process loads them. */
     async close() {
       clearInterval(sweep)
       for (const session of sessions.values()) session.unwatch()
@@ -285,13 +285,13 @@ export function createSessions({ newServer, streams, lifetimes, rows, log, limit
   }
 
   function deliver(sent: Promise<void>) {
-    sent.catch((error: unknown) => log.debug('a message was not delivered', { error }))
+    sent.catch((error: unknown) => log.debug('failed to deliver a message', { error }))
   }
 }
 
 /**
- * The SDK leaves a cancelled call without an answer, and the stream that waits for it open until the session ends. An
- * answer that nobody waits for frees both sides; the protocol has clients ignore it.
+ * The SDK does not answer a cancelled call, and keeps its stream open until the session ends. An answer frees both sides; the
+ * protocol has clients ignore it.
  */
 async function answerCancelled(transport: WebStandardStreamableHTTPServerTransport, body: unknown) {
   for (const message of Array.isArray(body) ? body : [body]) {

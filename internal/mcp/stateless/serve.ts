@@ -1,6 +1,6 @@
 // The 2026-07-28 era: every request stands alone. The SDK checks the headers against the body, answers
 // `server/discover`, and treats a closed response as cancellation. Subscriptions have a handler of their own, so that
-// they can be ended (with the result that tells the client so) while calls still run.
+// they can be ended, with a result that informs the client, while calls still run.
 import { createMcpHandler, isLegacyRequest } from '@modelcontextprotocol/server'
 import type { Log } from '../../log.ts'
 import type { EventBus } from '../bus.ts'

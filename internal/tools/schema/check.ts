@@ -1,6 +1,6 @@
-// Whether a value fits a schema that a tenant gave. Schemas whose check is linear are checked at once; all others on a
-// thread with a deadline, tenants in turns. A schema that missed the deadline several times is refused for a while
-// without being tried. Nothing is shared between schemas but the place where they are remembered, by their text.
+// Validates values against schemas of tenants. Schemas whose check is linear are checked directly; all others on a thread with
+// a deadline, tenants in turns. A schema that missed the deadline several times is refused for some time without being tried.
+// Schemas share nothing except the cache, which is keyed by their text.
 import { LRUCache } from 'lru-cache'
 import { createWorkerPool, Refused, TooCostly } from '../../event-loop/worker-pool.ts'
 import { Fault } from '../../fault.ts'
@@ -14,7 +14,7 @@ const rememberBytes = 16 * 1024 * 1024
 const strikes = 3
 const refuseMs = 60_000
 
-/** A schema that is within the limits, and how it is checked. */
+/** A schema within the limits, and its linear check if it has one. */
 type Prepared = { text: string; linear: Check | undefined }
 type Failing = { count: number; until: number }
 
@@ -47,8 +47,8 @@ export function createSchemaCheck(): SchemaCheck & { close(): Promise<void> } {
     const failed = failing.get(key)
     if (!failed || failed.count < strikes) return
     if (failed.until < Date.now()) return void failing.delete(key)
-    throw new Fault('exhausted', `it took longer than ${deadlineMs} ms ${failed.count} times`, {
-      hint: `simplify its patterns; it is tried again after ${refuseMs / 1000} s`,
+    throw new Fault('exhausted', `the check took longer than ${deadlineMs} ms ${failed.count} times`, {
+      hint: `simplify the patterns of the schema; it is tried again after ${refuseMs / 1000} s`,
     })
   }
 
@@ -58,7 +58,7 @@ export function createSchemaCheck(): SchemaCheck & { close(): Promise<void> } {
   }
 
   async function onThread(tenant: string, job: SchemaJob, bytes: number): Promise<unknown> {
-    // Per tenant: another tenant's arguments must not condemn a schema that both happen to use.
+    // Per tenant: arguments of one tenant must not block a schema that another tenant uses too.
     const key = `${tenant} ${job.schema}`
     const admit = () => requireNotFailing(key)
     admit()

@@ -67,7 +67,7 @@ describe('a regular expression that never ends', () => {
     const schema = { title: 'thrice', properties: { a: { pattern: evil } } }
     await declare(schema)
     for (let time = 0; time < 3; time++) expect(await call({ a: attack })).toContain('takes longer than')
-    expect(await call({ a: 'aa' })).toContain('it took longer than 250 ms 3 times')
+    expect(await call({ a: 'aa' })).toContain('the check took longer than 250 ms 3 times')
     const two = await droid(booted, other, tools(schema))
     expect(await call({ a: 'aa' }, two)).toBe(asked)
   })

@@ -1,5 +1,5 @@
-// The closed set of ways in which anything here can go wrong. Foreign errors become a Fault where they
-// are understood (a Docker status, an SQLSTATE); what is not a Fault when it reaches an edge is a bug.
+// The closed set of kinds of errors. Errors of libraries become a Fault where they are understood (a Docker status, an
+// SQLSTATE); an error that is not a Fault when it reaches an edge (HTTP, MCP) is a bug.
 import { randomBytes } from 'node:crypto'
 
 export const kinds = [
@@ -15,7 +15,7 @@ export const kinds = [
 ] as const
 export type Kind = (typeof kinds)[number]
 
-/** What a caller is shown. `id` is also in the log, so that a report can be matched with what happened. */
+/** What a caller gets. `id` is also in the log, so that a report can be matched with its log line. */
 export type FaultShape = { kind: Kind; message: string; hint?: string; id: string }
 
 export class Fault extends Error {
@@ -41,11 +41,11 @@ export class Fault extends Error {
   }
 }
 
-/** Anything thrown, as a Fault. What was not one is a bug of ours: its text stays in the log. */
+/** Anything thrown, as a Fault. An error that is not a Fault is a bug: its text is logged, not sent. */
 export function toFault(thrown: unknown): Fault {
   if (thrown instanceof Fault) return thrown
-  return new Fault('internal', 'something went wrong inside Oubliette', {
-    hint: 'the server log has the details under this id',
+  return new Fault('internal', 'internal error', {
+    hint: 'the server log has the details under this error id',
     cause: thrown,
   })
 }
@@ -53,5 +53,5 @@ export function toFault(thrown: unknown): Fault {
 export const messageOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message : String(thrown)
 
-/** An id that is not there, or not there for this caller: the same words for both. */
+/** The id does not exist, or the caller may not see it: both get the same message. */
 export const unknown = (what: string, id: string): Fault => new Fault('not_found', `no ${what} ${id}`)

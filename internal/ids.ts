@@ -1,14 +1,5 @@
-// Every id, its shape and how a new one is made. Branded, so that one kind cannot be passed for another.
+// The format of each kind of id, and how a new one is generated. An id is a plain string everywhere; its prefix tells its kind.
 import { randomFillSync, randomUUID } from 'node:crypto'
-
-type Brand<Name extends string> = string & { readonly __id: Name }
-export type ProjectId = Brand<'project'>
-export type WorkspaceId = Brand<'workspace'>
-export type SessionId = Brand<'session'>
-export type TokenId = Brand<'token'>
-export type ApprovalId = Brand<'approval'>
-export type ScheduleId = Brand<'schedule'>
-export type ExecId = Brand<'exec'>
 
 const uuid = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const prefixed = (prefix: string) => new RegExp(`^${prefix}_[0-9a-z]{12,40}$`)
@@ -20,11 +11,11 @@ export const patterns = {
   approval: prefixed('apr'),
   schedule: prefixed('sch'),
   exec: prefixed('exec'),
-  // A workspace may be named by its user, but never like an id of another kind.
+  // Users may choose the name of a workspace, but not one that looks like an id of another kind.
   workspace: /^(?!(?:gogol|tok|apr|sch|exec|oub)_)[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$/,
 } as const
 
-// Every request gets an id, and asking the system for randomness costs more than all else about it: it is asked for many at once.
+// Every request gets an id, and a system call for randomness is its largest cost: random bytes are read for many ids at once.
 const idBytes = 10
 const random = Buffer.alloc(idBytes * 400)
 let used = random.length
@@ -38,13 +29,13 @@ function short(prefix: string): string {
   return `${prefix}_${random.toString('hex', used - idBytes, used)}`
 }
 
-export const newProjectId = () => randomUUID() as ProjectId
-export const newWorkspaceId = () => randomUUID() as WorkspaceId
-export const newSessionId = () => short('gogol') as SessionId
-export const newTokenId = () => short('tok') as TokenId
-export const newApprovalId = () => short('apr') as ApprovalId
-export const newScheduleId = () => short('sch') as ScheduleId
-export const newExecId = () => short('exec') as ExecId
+export const newProjectId = () => randomUUID()
+export const newWorkspaceId = () => randomUUID()
+export const newSessionId = () => short('gogol')
+export const newTokenId = () => short('tok')
+export const newApprovalId = () => short('apr')
+export const newScheduleId = () => short('sch')
+export const newExecId = () => short('exec')
 export const newRunId = () => short('run')
 export const newRequestId = () => short('req')
-export const defaultWorkspace = 'default' as WorkspaceId
+export const defaultWorkspace = 'default'

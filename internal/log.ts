@@ -1,5 +1,5 @@
-// Structured logs: one JSON object a line on stderr (or a short readable line on a terminal).
-// A Secret prints itself as «redacted» wherever it ends up, and token-shaped text is masked on the way out.
+// Structured logs: one JSON object per line on stderr, or a short readable line on a terminal. A Secret prints as
+// «redacted», and text that looks like a token is masked before it is written.
 import { inspect } from 'node:util'
 
 const levels = { debug: 10, info: 20, warn: 30, error: 40 } as const

@@ -241,14 +241,17 @@ export type PermissionAnswer = {
   request_id: string
   outcome: { outcome: 'selected'; option_id: string } | { outcome: 'allow' | 'deny' | 'cancelled' }
 }
-export type ExecCommand = {
+/** A command to run in a container. */
+export type ExecRequest = {
   command: string[]
   working_dir?: string
   env?: Record<string, string>
   stdin?: string
   timeout_seconds: number
   output_bytes: number
-  /** What git of this command shows to the server's git proxy. */
+}
+export type ExecCommand = ExecRequest & {
+  /** The key that git in this command presents to the git proxy of the server. */
   git_key?: string
 }
 /** Accepted once for each `exec_id`; a repeat changes nothing. */

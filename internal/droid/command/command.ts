@@ -1,22 +1,18 @@
 // Runs one command with all processes it starts: streams, deadline, end. The deadline is enforced here in the container and
 // does not depend on the server. The caller handles the output.
+
 import { randomUUID } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { Fault } from '../../fault.ts'
+import type { ExecRequest } from '../../protocol/messages.ts'
 import { type PipeMaker, spawnPiped } from '../process/pipes.ts'
 import { endProcesses, signalProcesses } from '../process/processes.ts'
 import { drained, type OutputReader } from './output-reader.ts'
 
-export type CommandRequest = {
-  command: string[]
-  working_dir?: string
-  env?: Record<string, string>
-  stdin?: string
-  timeout_seconds: number
-}
+type CommandRequest = Omit<ExecRequest, 'output_bytes'>
 export type CommandPlace = {
   env: Record<string, string>
   default_dir: string

@@ -3,9 +3,9 @@
 import { randomUUID } from 'node:crypto'
 import { StringDecoder } from 'node:string_decoder'
 import { createBoundedOutput } from '../../lib/bounded-output.ts'
-import { type CommandPlace, type CommandRequest, launch } from './command.ts'
+import type { ExecRequest } from '../../protocol/messages.ts'
+import { type CommandPlace, launch } from './command.ts'
 
-export type ExecRequest = CommandRequest & { output_bytes: number }
 export type ExecResult = {
   exit_code: number
   stdout: string

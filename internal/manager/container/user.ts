@@ -3,7 +3,7 @@
 // a user or group of the host. The answer only decides between running and refusing; the command runs as the container's
 // uid and gid in any case, so what the container says about its names gains it nothing.
 import { Fault } from '../../fault.ts'
-import type { ExecCommand } from '../../protocol/messages.ts'
+import type { ExecRequest } from '../../protocol/messages.ts'
 
 export type Owner = { uid: number; gid: number }
 
@@ -61,7 +61,7 @@ export function mayBeOwnName(user: string, { uid, gid }: Owner): boolean {
 }
 
 /** What `isOwnName` reads: the image's accounts, then its groups. */
-export const accountsRequest: ExecCommand = {
+export const accountsRequest: ExecRequest = {
   command: ['/bin/sh', '-c', `cat /etc/passwd; echo; echo ${separator}; cat /etc/group`],
   timeout_seconds: 10,
   output_bytes: 1024 * 1024,

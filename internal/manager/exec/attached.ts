@@ -3,7 +3,7 @@
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { services } from '../../git/remote.ts'
-import type { ExecCommand } from '../../protocol/messages.ts'
+import type { ExecRequest } from '../../protocol/messages.ts'
 import type { SupervisorLink } from '../../relay/supervisor-side.ts'
 import type { Containers, Progress } from '../container/containers.ts'
 import {
@@ -17,7 +17,6 @@ import {
 import type { GitUse } from '../project/git-use.ts'
 import type { SupervisorOf } from './supervised.ts'
 
-export type ExecRequest = Omit<ExecCommand, 'git_key'>
 export type ExecHooks = {
   signal: AbortSignal
   /** What is done before the command runs, and what it writes. */

@@ -83,7 +83,7 @@ export function createProjects(deps: ProjectsDeps) {
       mcp_servers: row.mcp_servers,
       credential_refs: row.credential_refs,
       api_scope_grant: row.api_scope_grant,
-      default_workspace_id: defaultWorkspace as string,
+      default_workspace_id: defaultWorkspace,
       default_workspace: { state: row.workspace_state, prepare_error: row.workspace_error },
       container: {
         wanted: row.wanted,

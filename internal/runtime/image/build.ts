@@ -119,7 +119,7 @@ export function createBuild(context: {
     signal?.throwIfAborted()
     const type = await images.find(name)
     if (!type)
-      throw new Fault('not_found', `no container type "${name}"`, { hint: 'project options lists the types' })
+      throw new Fault('invalid', `no container type "${name}"`, { hint: 'project options lists the types' })
     if (!no_cache && !running.has(type.reference)) {
       const state = await images.state(type)
       if (state.built) return state

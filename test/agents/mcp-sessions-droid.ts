@@ -2,7 +2,7 @@
 // run by a shell droid: sessions.mjs COUNT OUTPUT
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Client } from '@modelcontextprotocol/client'
@@ -25,16 +25,6 @@ async function start(more: Record<string, string> = {}): Promise<Started> {
   await client.connect(transport)
   await client.listTools()
   return { client, pid: transport.pid ?? 0 }
-}
-
-/** A client that the shared process serves: until the supervisor has noticed that the last one ended, there is none. */
-async function startShared(): Promise<Started> {
-  for (const end = performance.now() + 10_000; performance.now() < end; await pause(50)) {
-    const started = await start().catch(() => undefined)
-    if (started && shared() !== undefined) return started
-    await started?.client.close()
-  }
-  throw new Error('no shared process within 10 s')
 }
 
 type Process = { pid: number; ppid: number; command: string }
@@ -172,8 +162,11 @@ await until(() => said.includes('"id":1'), 5000)
 result.wrong_key = said.split('\n').find((line) => line.includes('"id":1')) ?? said
 foreign.destroy()
 
-process.kill(shared()!, 'SIGKILL')
-const again = await startShared()
+const victim = shared()!
+process.kill(victim, 'SIGKILL')
+// The supervisor starts another one for a client once it has reaped this one.
+await until(() => !existsSync(`/proc/${victim}`))
+const again = await start()
 result.works_after_crash = await answers(again)
 result.new_process = shared() !== undefined && shared() !== server
 result.supervisor_lives = keeper === supervisor()

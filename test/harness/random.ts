@@ -14,6 +14,13 @@ export type Random = {
 
 const modulus = 2 ** 31 - 1
 
+/** Without it, a fork would repeat the numbers of its parent. */
+const mix = (value: number) => {
+  let mixed = value
+  for (let round = 0; round < 2; round++) mixed = Math.imul(mixed ^ (mixed >>> 16), 0x45d9f3b)
+  return (mixed ^ (mixed >>> 16)) >>> 0
+}
+
 /** The generator of Park and Miller. */
 function generator(seed: number): Random {
   let state = Math.abs(Math.trunc(seed)) % modulus || 1
@@ -27,7 +34,7 @@ function generator(seed: number): Random {
     fraction: () => (next() - 1) / (modulus - 1),
     below,
     of: (items) => items[below(items.length)]!,
-    fork: () => generator(next()),
+    fork: () => generator(mix(next())),
   }
 }
 

@@ -5,7 +5,7 @@ import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import type { ModelProvider } from '../../model-providers.ts'
 import { chooseProvider, remedy } from '../../models/providers/credentials.ts'
-import { createGateway, type Gateway } from '../../models/proxy.ts'
+import { createModelProxy, type ModelProxy } from '../../models/proxy.ts'
 import type { Store } from '../../store/open.ts'
 import { type ModelRules, projectModelRules } from '../../store/rows/spending.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -61,16 +61,16 @@ export function createModelUse(
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
     pace: (project_id: string, weight: number) => number
   },
-): Gateway & { sweep(): Promise<void> } {
+): ModelProxy & { sweep(): Promise<void> } {
   const { config } = deps
   const spending = createSpending(deps)
   const rulesOf = createRules(deps.store)
-  const gateway = createGateway({
+  const gateway = createModelProxy({
     credentials: deps.credentials,
     prices: config,
     hosted_tools: config.hosted_tools,
     log: deps.log,
-    pace: deps.pace,
+    throttle: deps.pace,
     async admit(project_id, key) {
       const [{ session_id }, { credential_refs, network }] = await Promise.all([
         deps.identify(project_id, key),

@@ -25,7 +25,7 @@ export function createGitUse(deps: {
   const keys = createGitKeys((holder) => proxy.end(holder))
   const proxy = createGitProxy({
     log: deps.log,
-    pace: deps.pace,
+    throttle: deps.pace,
     async admit(project_id, key) {
       const issued = keys.find(project_id, key)
       if (issued) return issued

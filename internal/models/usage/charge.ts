@@ -2,7 +2,7 @@
 import type { Price } from '../../config/models.ts'
 import { costOf, type Worst } from '../providers/prices.ts'
 import type { ProviderName } from '../providers/providers.ts'
-import type { OutputReader, Tokens } from './usage.ts'
+import type { Tokens, UsageReading } from './usage.ts'
 
 export type ModelUsage = {
   provider: ProviderName
@@ -21,7 +21,7 @@ export type Outcome = {
   sent: boolean
   /** Undefined: there was no answer. */
   status: number | undefined
-  usage: OutputReader | undefined
+  usage: UsageReading | undefined
   whole: boolean
 }
 

@@ -1,5 +1,5 @@
-// Tokens, read out of what providers answer. Each tells them in its own place and words, and streams tell them again and
-// again, growing; what is kept is the largest of each. Pure.
+// Reads token counts from the answers of providers. Each provider has its own fields, and streams repeat growing counts; the
+// largest of each is kept. Pure.
 
 export type Tokens = {
   /** Neither read from a cache nor written to one. */
@@ -12,7 +12,7 @@ export type Tokens = {
   /** As the provider itself says, in US dollars; few do. */
   cost_usd?: number
 }
-export type OutputReader = Tokens & {
+export type UsageReading = Tokens & {
   model?: string
   /** Told before the answer was written: its output is still to come. */
   partial?: boolean
@@ -99,7 +99,7 @@ function tokensIn(answer: Json): Tokens | undefined {
 }
 
 /** One answer, or one event of a stream. */
-export function readUsage(value: unknown): OutputReader | undefined {
+export function readUsage(value: unknown): UsageReading | undefined {
   const answer = object(value)
   if (!answer) return undefined
   // A stream's events wrap what an answer has at its top.
@@ -119,7 +119,7 @@ export function readUsage(value: unknown): OutputReader | undefined {
 /** Bedrock's `invoke` says it beside the answer, for models whose answers do not. */
 export function readUsageHeaders(
   headers: Record<string, string | string[] | undefined>,
-): OutputReader | undefined {
+): UsageReading | undefined {
   const input = headers['x-amzn-bedrock-input-token-count']
   const output = headers['x-amzn-bedrock-output-token-count']
   if (input === undefined || output === undefined) return undefined
@@ -131,7 +131,7 @@ export function readUsageHeaders(
   }
 }
 
-export function larger(a: OutputReader | undefined, b: OutputReader): OutputReader {
+export function larger(a: UsageReading | undefined, b: UsageReading): UsageReading {
   if (!a) return b
   const model = a.model ?? b.model
   const cost_usd = Math.max(a.cost_usd ?? 0, b.cost_usd ?? 0)

@@ -1,5 +1,6 @@
 // `./oubliette up`: sets up the machine, starts the server and prints how to connect to it. Existing parts are used as they
 // are.
+
 import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -8,6 +9,7 @@ import { createInterface } from 'node:readline/promises'
 import { parseAddress, type Settings } from '../../../internal/config/load.ts'
 import { Fault } from '../../../internal/fault.ts'
 import { homeHolder } from '../../../internal/home-lock.ts'
+import { isRoot } from '../../../internal/lib/is-root.ts'
 import { type Command, checkout, options, serverSettings, Usage } from '../command.ts'
 import { createProgress } from '../setup/progress.ts'
 import { setUp } from '../setup/set-up.ts'
@@ -105,7 +107,7 @@ async function runInForeground(config: Settings): Promise<void> {
 async function runAs(name: string, config: Settings, detached: boolean): Promise<void> {
   const account = accountNamed(name)
   if (account.uid === process.getuid?.()) return
-  if (process.getuid?.() !== 0) throw new Usage('--user requires root')
+  if (!isRoot()) throw new Usage('--user requires root')
   giveHome(config.home, account)
   await setUp(config, createProgress(), { logs: '/var/log/oubliette' })
   assertEngine(config.docker_host, account)
@@ -114,7 +116,7 @@ async function runAs(name: string, config: Settings, detached: boolean): Promise
 
 /** Always a notice for root; a question only on a terminal, and only while the owner of the home can still change. */
 async function offerUser(config: Settings): Promise<string | undefined> {
-  if (process.getuid?.() !== 0) return undefined
+  if (!isRoot()) return undefined
   const owner = statSync(config.home, { throwIfNoEntry: false })?.uid ?? 0
   process.stdout.write(
     `The server runs as root, which is not required. Use "./oubliette up --user NAME" to run it as a user of the group docker (docs/unprivileged.md).\n${

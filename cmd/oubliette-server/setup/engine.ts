@@ -1,11 +1,13 @@
 // Ensures a running Docker engine. A reachable engine is used as it is. If none is reachable and the machine may be changed
 // (Debian or Ubuntu, root, no DOCKER_HOST), the distribution's docker.io is installed and started with live-restore, so
 // that containers survive a restart of the engine. Otherwise the error message states what to do.
+
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Fault, messageOf } from '../../../internal/fault.ts'
+import { isRoot } from '../../../internal/lib/is-root.ts'
 import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import type { Progress } from './progress.ts'
 
@@ -141,7 +143,7 @@ export async function ensureEngine(
       `cannot connect to the Docker engine at DOCKER_HOST=${where.docker_host}: ${reason}`,
       { hint: 'start it, or unset DOCKER_HOST to use the local engine' },
     )
-  const root = process.getuid?.() === 0
+  const root = isRoot()
   if (!root || !isDebian(read('/etc/os-release')))
     throw new Fault('unavailable', `cannot connect to a Docker engine: ${reason}`, {
       hint: root

@@ -98,8 +98,12 @@ export async function createWorld(server: TestServer): Promise<World> {
     async callerRequest() {
       const id = randomUUID()
       const text = `insert into caller_requests
-        (id, session_id, caller_id, tool, arguments, call_id, status, created_at, deadline_at)
-        values ($1, $2, 'matrix', 'look', '{}', $3, 'open', now(), now() + interval '1 hour')`
+        (id, session_id, caller_id, tool, arguments, call_id, status, created_at, deadline_at, audit)
+        select $1::uuid, sessions.id, 'matrix', 'look', '{}', $3, 'open', now(), now() + interval '1 hour',
+          jsonb_build_object('at', now(), 'caller_kind', 'session', 'caller_id', sessions.id, 'token_id', token_id,
+            'session_id', sessions.id, 'via', 'socket', 'tool', 'caller_tool', 'action', 'matrix_look',
+            'project_id', project_id, 'request_id', $3::text)
+        from sessions where id = $2`
       await query(database_url, text, [id, await session(), id])
       return id
     },

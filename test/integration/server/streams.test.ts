@@ -84,7 +84,11 @@ describe('a session', () => {
       const second = await on.post(body, session)
       expect(second.status).toBe(400)
       expect(await second.json()).toMatchObject({
-        error: { code: -32600, message: expect.stringContaining('under way'), data: { kind: 'invalid' } },
+        error: {
+          code: -32600,
+          message: expect.stringContaining('already running'),
+          data: { kind: 'invalid' },
+        },
       })
     }
     // The same number as a text is another id, and a request that is refused uses none up.

@@ -214,8 +214,11 @@ describe('in a project with a grant, a token of the project', () => {
     )
     const request_id = '00000000-0000-4000-8000-000000000001'
     await booted.query(
-      `insert into caller_requests (id, session_id, caller_id, tool, arguments, call_id, status, created_at, deadline_at)
-       values ($1, $2, 'app', 'look', '{}', 'c', 'open', now(), now() + interval '1 hour')`,
+      `insert into caller_requests
+         (id, session_id, caller_id, tool, arguments, call_id, status, created_at, deadline_at, audit)
+       values ($1, $2, 'app', 'look', '{}', 'c', 'open', now(), now() + interval '1 hour',
+         jsonb_build_object('at', now(), 'caller_kind', 'session', 'caller_id', $2::text, 'session_id', $2::text,
+           'via', 'socket', 'tool', 'caller_tool', 'action', 'app_look', 'request_id', 'r'))`,
       [request_id, one.session_id],
     )
     const elsewhere = { workspace_id: 'another', create_workspace: true, prompt: 'true', project_id }

@@ -70,7 +70,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     return { answer: promise, request }
   }
 
-  /** A kept connection may be closed by the provider in the moment in which we use it: that says nothing about it. */
+  /** Retries when the provider closed a kept-alive connection at the moment of its reuse. */
   async function ask(
     to: Outgoing,
     body: Buffer,
@@ -98,7 +98,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     }
   }
 
-  /** Until the provider begins to answer; the body is not needed any more then. */
+  /** Settles when the provider begins to answer; the body is not needed after that. */
   async function begin(
     to: Outgoing,
     body: Buffer,
@@ -131,14 +131,14 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     response.writeHead(status, scrubber.headers(passedBack(incoming.headers)))
     response.flushHeaders()
     const { promise: over, resolve: end } = Promise.withResolvers<boolean>()
-    /** What was read at once is written at once: a provider's pieces are small. Nothing waits for what comes later. */
+    /** Chunks of one read are written together, because a provider's chunks are small. */
     let pieces: Buffer[] = []
     const pass = () => {
       const read = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
       pieces = []
       meter?.take(read)
       const clean = scrub.take(read)
-      // To write to one that is gone would be an error of its own; that it is gone is known already.
+      // Writing to a closed response would be another error.
       if (response.destroyed || clean.length === 0 || response.write(clean)) return
       incoming.pause()
       response.once('drain', () => incoming.resume())

@@ -38,7 +38,7 @@ export type Asking = {
   network: 'none' | 'internal' | 'open'
 }
 
-/** Ended in one of these ways, once. */
+/** Exactly one of these is called, once. */
 export type Reservation = { settle(usage: ModelUsage): Promise<void>; release(): Promise<void> }
 
 export type ModelProxyDeps = {
@@ -65,7 +65,7 @@ const bytesInWeight = 8
 
 const closingMs = 5000
 
-/** A request that was looked at, and may be sent. */
+/** An inspected request that may be sent. */
 type Ready = { to: Outgoing; body: Buffer; cost: { model: string; price: Price; worst: Worst } | undefined }
 type Charged = { reserved?: NonNullable<Ready['cost']> & { reservation: Reservation }; outcome: Outcome }
 type Asked = {
@@ -145,7 +145,7 @@ export function createModelProxy(deps: ModelProxyDeps): ModelProxy {
     }
   }
 
-  /** Until the provider begins to answer: the body lives no longer than this. */
+  /** Settles when the provider begins to answer; the body is released then. */
   async function send(
     request: IncomingMessage,
     response: ServerResponse,
@@ -167,7 +167,7 @@ export function createModelProxy(deps: ModelProxyDeps): ModelProxy {
     return incoming
   }
 
-  /** Whatever became of the request: it is charged for what it used, in full if that is not known. */
+  /** Charges the usage of the request, or its worst case if the usage is unknown, whatever its outcome. */
   async function settle({ asking, provider }: Asked, { reserved, outcome }: Charged): Promise<void> {
     if (!reserved) return
     const { model, price, worst, reservation } = reserved
@@ -255,7 +255,7 @@ export function createModelProxy(deps: ModelProxyDeps): ModelProxy {
     response.writeHead(status, { ...headers, connection: 'close' }).end(body)
   }
 
-  /** No requests ahead of their answers, and no more of a container than its pace: else 503, and try again. */
+  /** Refuses pipelined requests, and answers 503 with a retry time if the container exceeds its rate. */
   function admitted(request: IncomingMessage, response: ServerResponse): boolean {
     const { socket } = request
     const project_id = connections.projectOf(socket)

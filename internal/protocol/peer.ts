@@ -195,7 +195,7 @@ export function createPeer(
 
   function answer(message: Record<string, unknown>) {
     const entry = isId(message.id) ? waiting.get(message.id) : undefined
-    // An answer to a request that was given up meanwhile is not a fault.
+    // An answer to a request that was cancelled meanwhile is ignored.
     if (!entry) return
     waiting.delete(message.id as Id)
     if (message.error === undefined) return entry.resolve(message.result)

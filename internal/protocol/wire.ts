@@ -41,7 +41,7 @@ export function toWireError(thrown: unknown): WireError {
   return { code: codeOf[fault.kind] ?? codes.execution, message: fault.message, data: fault.shape() }
 }
 
-/** What the other side answered, as a fault of the kind it named, else of the kind its code stands for. */
+/** Converts the peer's error to a fault, by its kind if it has one, else by its code. */
 export function fromWireError(error: WireError): Fault {
   const data = (typeof error.data === 'object' && error.data !== null ? error.data : {}) as {
     kind?: unknown

@@ -1,5 +1,5 @@
 // The methods that a droid's programs may call (CONTRACT, "Socket"). The container is known by its socket; the session
-// by the key, which is looked at again on every request, because it dies with the session.
+// by the key, which is checked on every request, because it ends with the session.
 import { z } from 'zod'
 import { Fault } from '../fault.ts'
 import { type DroidMethod, type DroidParams, droidHello, droidMethods } from '../protocol/messages.ts'

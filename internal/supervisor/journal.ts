@@ -163,7 +163,7 @@ export function openJournal(options: JournalOptions): Journal {
   const offsetOf = (segment: Segment, seq: number): number =>
     cursor.seq === seq && cursor.path === segment.path ? cursor.offset : offsetIn(segment, fdOf(segment), seq)
 
-  /** The length of the segment if its file is gone: its events are lost and hold nobody up. */
+  /** The length of the segment if its file is gone: its events are lost and must not block the journal. */
   function offsetIfThere(segment: Segment, seq: number): number {
     try {
       return offsetOf(segment, seq)

@@ -1,6 +1,6 @@
-// What the rules of all providers share: what the project allows, and what was found in the request on the way. Known
-// tools of the provider that are not allowed are taken out of `tools`, since agents offer them by default; everything else
-// that is not allowed is refused.
+// What the rules of all providers share: what the project allows, and what was found in the request. Known tools of the
+// provider that are not allowed are removed from `tools`, since agents offer them by default; everything else that is not
+// allowed is refused.
 import type { HostedTool } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
 import { isGiven, type Json } from './json.ts'
@@ -77,7 +77,7 @@ export function countAddress(
 
 const ordinaryTiers = ['auto', 'default', 'standard', 'standard_only', 'flex', 'on_demand']
 
-/** Tiers that cost more than the price says are refused. */
+/** Tiers that cost more than the configured price are refused. */
 export function checkTier(holder: Json, ...names: string[]): void {
   for (const name of names) {
     const tier = holder[name]

@@ -11,7 +11,7 @@ export type JobAnswer =
   | { kind: 'usage'; readings: (UsageReading | undefined)[] }
   | { kind: 'fault'; fault: { kind: Kind; message: string; hint?: string } }
 
-/** At most a millisecond of parsing, whatever is in it. */
+/** Takes at most a millisecond to parse, with any content. */
 const inlineBytes = 8 * 1024
 const shortBytes = 1024 * 1024
 const maxJobMs = 30_000
@@ -109,7 +109,7 @@ function createThread() {
   }
 }
 
-/** Memory that belongs to nobody else, so that it can be handed to a thread. */
+/** Memory that is not shared, so that it can be transferred to a thread. */
 function owned(part: Buffer): Uint8Array {
   const { buffer, byteOffset, byteLength } = part
   return byteOffset === 0 && byteLength === buffer.byteLength ? part : new Uint8Array(part)
@@ -119,7 +119,7 @@ export function createInspections() {
   const short = createThread()
   const long = createThread()
 
-  /** The parts are not to be used any more afterwards. */
+  /** The parts must not be used afterwards. */
   async function inThread(project_id: string, job: Job): Promise<JobAnswer> {
     const bytes = job.parts.reduce((sum, part) => sum + part.length, 0)
     const answer = await (bytes <= shortBytes ? short : long).run(project_id, job)
@@ -137,9 +137,9 @@ export function createInspections() {
       const { body } = answer.inspection
       return { ...answer.inspection, body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) }
     },
-    /** What an answer says of tokens, if it is too long to be parsed here. */
+    /** Token usage of an answer that is too long to be parsed on the event loop. */
     async usage(project_id: string, parts: Buffer[]): Promise<UsageReading[]> {
-      // They are on their way to the droid as well.
+      // The parts are also being sent to the droid.
       const copies = parts.map((part) => new Uint8Array(part))
       const answer = await inThread(project_id, { kind: 'usage', parts: copies })
       return answer.kind === 'usage' ? answer.readings.filter((it) => it !== undefined) : []

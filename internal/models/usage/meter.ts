@@ -5,7 +5,7 @@ import { larger, readUsage, type UsageReading } from './usage.ts'
 
 export interface Meter {
   take(chunk: Buffer): void
-  /** What was read so far; also of an answer that was cut off. */
+  /** The usage read so far, also of an incomplete answer. */
   end(): Promise<UsageReading | undefined>
 }
 /** Parses one JSON text off the event loop. */
@@ -20,7 +20,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // Not what it said it was, or cut off: then it tells nothing.
+    // Not JSON, or incomplete: it has no usage.
     return undefined
   }
 }
@@ -39,7 +39,7 @@ function createReadings() {
 
 const dataField = Buffer.from('data:')
 
-/** Server-sent events: only lines that speak of usage are looked at. */
+/** Server-sent events: only lines that mention usage are parsed. */
 function eventsMeter(elsewhere: Elsewhere): Meter {
   const readings = createReadings()
   let parts: Buffer[] = []

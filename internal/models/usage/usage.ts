@@ -9,12 +9,12 @@ export type Tokens = {
   /** Of those, what is kept for an hour. */
   cache_write_1h?: number
   output: number
-  /** As the provider itself says, in US dollars; few do. */
+  /** Reported by the provider, in US dollars; few do. */
   cost_usd?: number
 }
 export type UsageReading = Tokens & {
   model?: string
-  /** Told before the answer was written: its output is still to come. */
+  /** Reported before the answer was complete: its output is not final. */
   partial?: boolean
 }
 
@@ -28,7 +28,7 @@ const count = (value: unknown): number =>
 function apart(usage: Json): Tokens {
   const { iterations } = usage
   if (Array.isArray(iterations)) {
-    // A request that also summarised what came before tells each step; the sums of the last are on top.
+    // A request with a compaction reports each step; the counts at the top level are those of the last.
     const steps = iterations.map((it) => once(object(it) ?? {}))
     const all = (of: (step: Tokens) => number) => steps.reduce((sum, step) => sum + of(step), 0)
     return larger(once(usage), {
@@ -116,7 +116,7 @@ export function readUsage(value: unknown): UsageReading | undefined {
   }
 }
 
-/** Bedrock's `invoke` says it beside the answer, for models whose answers do not. */
+/** Bedrock's `invoke` reports usage in headers, for models whose answers do not include it. */
 export function readUsageHeaders(
   headers: Record<string, string | string[] | undefined>,
 ): UsageReading | undefined {

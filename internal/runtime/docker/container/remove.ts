@@ -52,7 +52,7 @@ export function createRemove(docker: Docker, names: Names, networks: Networks) {
   const remove: Runtime['remove'] = async (project_id) => {
     await removeContainer(project_id)
     await networks.remove(project_id)
-    // What has our labels under another name was made by hand, or by a server that named things differently.
+    // Objects with these labels but another name were created manually or by a server with another naming scheme.
     const filters = { label: [...names.filter.label, `${labels.project}=${project_id}`] }
     for (const { Id } of await docker.listContainers({ all: true, filters }))
       await unlessMissing(docker.getContainer(Id).remove({ force: true, v: true }))

@@ -74,7 +74,7 @@ export function createStart({
         return undefined
       if (!/network \S+ not found|could not find a network|no such network/i.test(reasonOf(error)))
         throw startFault(error)
-      // It was made on a network that is gone and cannot be given another: it is made anew.
+      // It was created on a network that no longer exists, which cannot be changed: it is recreated.
       await unlessMissing(container.remove({ force: true, v: true }))
       return undefined
     }

@@ -1,7 +1,7 @@
 // The schema of `oubliette.jsonc`: every key, its range, its default and its description. `docs/configuration.md` is
 // generated from it.
 import { z } from 'zod'
-import { isRange, isUnicast } from '../lib/ipv4.ts'
+import { isRange, isUnicast } from '../lib/net/ipv4.ts'
 import { limitsSchema } from './limits.ts'
 import {
   credentialSchema,

@@ -75,7 +75,7 @@ describe('a container that is wanted', () => {
     foreign.push(docker.getImage(image))
     const project_id = await booted.project({ image })
     const answer = await booted.client().call('container', { action: 'start', project_id })
-    if (answer.is_error) expect(answer.text).not.toContain('went wrong inside')
+    if (answer.is_error) expect(answer.text).not.toContain('internal error')
     const given_up = async () => /given up after 5/.test((await get(project_id)).reason ?? '')
     await until(given_up, { what: 'it is given up', deadline_ms: 40_000 })
     expect((await get(project_id)).status).toBe('failed')

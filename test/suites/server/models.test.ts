@@ -294,7 +294,7 @@ test('what the requests of one container hold together is bounded, and it is fre
   const four = Array.from({ length: 4 }, upload)
   await until(() => four.every((one) => one.sent()), { what: 'four of 62 MiB are held' })
   const fifth = upload()
-  await until(() => fifth.answer().includes('together'), { what: 'the fifth is answered' })
+  await until(() => fifth.answer().includes('in total'), { what: 'the fifth is answered' })
   expect(fifth.answer()).toMatch(/^HTTP\/1.1 503 /)
   expect(fifth.answer()).toContain('x-should-retry: true')
   expect(fifth.answer()).toContain('exceed 256 MiB in total')

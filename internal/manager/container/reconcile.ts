@@ -26,9 +26,9 @@ import type { Pause } from './pause.ts'
 /** A container that keeps ending is started this often; then it stays `failed` until an operator starts it. */
 const mostFailures = 5
 /** After running this long, its failures are reset. */
-const steady_ms = 300_000
+const steadyMs = 300_000
 /** A start may clone for minutes: the sweep continues with other projects while it runs. */
-const patience_ms = 10_000
+const patienceMs = 10_000
 
 type Deps = {
   store: Store
@@ -133,7 +133,7 @@ export function createReconcile(deps: Deps) {
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
     if (status !== project.container_status)
       await saveContainer(store.db, project_id, { status, reason: null })
-    if (running && Date.now() - Date.parse(state.started_at ?? '') > steady_ms)
+    if (running && Date.now() - Date.parse(state.started_at ?? '') > steadyMs)
       if ((await ends.failuresOf(project_id)) > 0) await saveContainer(store.db, project_id, { failures: 0 })
   }
 
@@ -146,9 +146,7 @@ export function createReconcile(deps: Deps) {
     // A clone may take as long as its remote takes.
     if (deps.preparing.has(project_id)) return
     // On shutdown there is nothing more to wait for.
-    const patience = sleep(patience_ms, undefined, { signal: ended.signal, ref: false }).catch(
-      () => undefined,
-    )
+    const patience = sleep(patienceMs, undefined, { signal: ended.signal, ref: false }).catch(() => undefined)
     await Promise.race([work, patience])
   }
 
@@ -165,7 +163,9 @@ export function createReconcile(deps: Deps) {
         await rm(join(layout.sockets, name), { recursive: true, force: true })
     for (const name of seen.projects)
       if (!known.has(name) && !name.startsWith('.'))
-        await attempt('to move the directory of an unknown project aside', name, () => directories.moveToLost(name))
+        await attempt('to move the directory of an unknown project aside', name, () =>
+          directories.moveToLost(name),
+        )
   }
 
   async function sweep(): Promise<void> {
@@ -201,17 +201,21 @@ export function createReconcile(deps: Deps) {
   }
 
   async function watch(): Promise<void> {
-    for await (const event of runtime.events(ended.signal)) if (isStateChange(event)) void reconcileProject(event.project_id)
+    for await (const event of runtime.events(ended.signal))
+      if (isStateChange(event)) void reconcileProject(event.project_id)
   }
 
-  const isStateChange = ({ action }: ContainerEvent) => ['die', 'destroy', 'pause', 'unpause'].includes(action)
+  const isStateChange = ({ action }: ContainerEvent) =>
+    ['die', 'destroy', 'pause', 'unpause'].includes(action)
 
   let timer: NodeJS.Timeout | undefined
   return {
     once,
     start() {
       timer = setInterval(() => void once(), deps.every_seconds * 1000)
-      watch().catch((error: unknown) => log.warn('failed to read events of the engine', { error: messageOf(error) }))
+      watch().catch((error: unknown) =>
+        log.warn('failed to read events of the engine', { error: messageOf(error) }),
+      )
     },
     async close() {
       ended.abort()

@@ -71,7 +71,9 @@ export function createSupervision(deps: Deps): SupervisorSide {
   async function failForgotten(project_id: string, held: Set<string>): Promise<void> {
     // In this order: a session that is spawned in between is in neither list, or in both.
     const active = await activeSessions(store.db, project_id)
-    const pending = new Set((await pendingCommands(store.db, project_id)).map((command) => command.session_id))
+    const pending = new Set(
+      (await pendingCommands(store.db, project_id)).map((command) => command.session_id),
+    )
     for (const { id, status, hibernated } of active)
       if (!held.has(id) && !pending.has(id) && !hibernated && status !== 'queued') {
         log.warn('a supervisor lost a session', { project_id, session_id: id })

@@ -6,7 +6,7 @@ import { projectsWithActiveSessions } from '../../store/rows/session/sessions.ts
 import type { SessionEnds } from '../session/ends.ts'
 import type { Containers } from './containers.ts'
 
-const patience_ms = 60_000
+const patienceMs = 60_000
 
 type Deps = {
   store: Store
@@ -27,7 +27,7 @@ export function createUnsupervised({ store, relay, containers, ends, log }: Deps
     for (const project_id of unsupervised) {
       const first = since.get(project_id) ?? Date.now()
       since.set(project_id, first)
-      if (Date.now() - first < patience_ms) continue
+      if (Date.now() - first < patienceMs) continue
       const status = (await containers.inspect(project_id))?.status
       if (status === 'paused') {
         since.delete(project_id)

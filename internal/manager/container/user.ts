@@ -20,13 +20,9 @@ export function containerUser(container_uid: number | undefined, self: Owner): O
       { hint: 'remove container_uid from the config' },
     )
   if (self.gid === 0)
-    throw new Fault(
-      'invalid',
-      `the primary group of uid ${self.uid} is root, which containers cannot use`,
-      {
-        hint: 'give the user a primary group of its own (usermod --gid)',
-      },
-    )
+    throw new Fault('invalid', `the primary group of uid ${self.uid} is root, which containers cannot use`, {
+      hint: 'give the user a primary group of its own (usermod --gid)',
+    })
   return self
 }
 

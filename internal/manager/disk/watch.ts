@@ -27,7 +27,7 @@ import {
   usedBytes,
 } from './limit.ts'
 
-const look_ms = 1_000
+const lookMs = 1_000
 /** Shortest interval between measurements of a project, as a multiple of how long one takes. */
 const intervalFactor = 20
 /** Pause after each measurement, as a multiple of how long it took: leaves time to the event loop. */
@@ -150,11 +150,11 @@ export function createDiskWatch(deps: Deps) {
     while (!ended.signal.aborted) {
       try {
         await round()
-        await sleep(look_ms, undefined, { signal: ended.signal })
+        await sleep(lookMs, undefined, { signal: ended.signal })
       } catch (error) {
         if (ended.signal.aborted) return
         log.warn('failed to measure disk use, retrying', { reason: messageOf(error) })
-        await sleep(look_ms)
+        await sleep(lookMs)
       }
     }
   }

@@ -107,9 +107,13 @@ export function createAttached(deps: Deps) {
   async function run(project_id: string, user: string | undefined, request: ExecRequest, hooks: ExecHooks) {
     const running = waiting.get(project_id) ?? 0
     if (running >= deps.config.execs.attached)
-      throw new Fault('exhausted', `${running} commands of this project are running with a waiting caller, the limit`, {
-        hint: 'wait until one ends, or use detach; the limit is execs.attached in the config',
-      })
+      throw new Fault(
+        'exhausted',
+        `${running} commands of this project are running with a waiting caller, the limit`,
+        {
+          hint: 'wait until one ends, or use detach; the limit is execs.attached in the config',
+        },
+      )
     waiting.set(project_id, running + 1)
     try {
       const link = await ensure(project_id, hooks)

@@ -32,8 +32,8 @@ type Deps = {
 
 const mostCharacters = 4000
 const startAttempts = 3
-const start_ms = 10_000
-const kill_ms = 10_000
+const startMs = 10_000
+const killMs = 10_000
 /** Calls that may wait for output of one container; further calls return at once. */
 const mostWaiting = 256
 const mebibyte = 1024 * 1024
@@ -56,7 +56,7 @@ export function createDetached(deps: Deps) {
         throw new Fault('conflict', `the command was not started: ${reason}`, { hint: 'call again' })
       if (status !== 'running') return
       try {
-        return void (await link.send('exec_start', command, { timeout_ms: start_ms }))
+        return void (await link.send('exec_start', command, { timeout_ms: startMs }))
       } catch (error) {
         const lost_connection = error instanceof Fault && error.kind === 'unavailable'
         if (!lost_connection || attempt === startAttempts) throw error
@@ -175,7 +175,7 @@ export function createDetached(deps: Deps) {
     await link.send('exec_kill', { exec_id, signal })
     // A command may ignore other signals: return at once.
     if (signal === 'SIGKILL')
-      await wake.news(execWakeKey(exec_id), seen, { signal: until, timeout_ms: kill_ms })
+      await wake.news(execWakeKey(exec_id), seen, { signal: until, timeout_ms: killMs })
     return shownExec(await records.require(exec_id))
   }
 

@@ -5,8 +5,8 @@ import type { SupervisorLink } from '../../relay/supervisor-side.ts'
 import type { ContainerState, Runtime } from '../../runtime/runtime.ts'
 import { type Pause, pausedFault } from '../container/pause.ts'
 
-const connect_ms = 30_000
-const look_ms = 1_000
+const connectMs = 30_000
+const lookMs = 1_000
 
 export type SupervisorOf = (project_id: string, signal?: AbortSignal) => Promise<SupervisorLink>
 
@@ -45,7 +45,7 @@ export function createSupervised(deps: {
       // Seen twice: the reconciler had time to restart the container.
       if (over && end === before) reject(ended(state))
       before = end
-    }, look_ms)
+    }, lookMs)
     signal.addEventListener('abort', () => reject(signal.reason), { once: true })
     try {
       return await over
@@ -62,7 +62,7 @@ export function createSupervised(deps: {
     const until = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal
     try {
       return await Promise.race([
-        relay.waitForSupervisor(project_id, { timeout_ms: connect_ms, signal: until }),
+        relay.waitForSupervisor(project_id, { timeout_ms: connectMs, signal: until }),
         watch(project_id, until),
       ])
     } finally {

@@ -6,7 +6,7 @@ import type { Log } from '../../log.ts'
 import type { Relay } from '../../relay/relay.ts'
 
 const mebibyte = 1024 * 1024
-const answer_ms = 5_000
+const answerMs = 5_000
 
 type Deps = { relay: Pick<Relay, 'supervisor'>; paused: (project_id: string) => boolean; log: Log }
 
@@ -18,7 +18,7 @@ export function createMeasuredMemory({ relay, paused, log }: Deps) {
   async function ask(project_id: string): Promise<void> {
     const link = relay.supervisor(project_id)
     if (!link) return
-    const { sessions } = await link.send('state', {}, { timeout_ms: answer_ms })
+    const { sessions } = await link.send('state', {}, { timeout_ms: answerMs })
     const mb = sessions.map(
       ({ session_id, memory_bytes = 0 }) => [session_id, Math.ceil(memory_bytes / mebibyte)] as const,
     )

@@ -115,9 +115,13 @@ export function requireMayGrant(
   wanted: string | null | undefined,
 ): void {
   if (wanted === undefined || wanted === null || wanted === before || !caller.session_id) return
-  throw new Fault('forbidden', 'api_scope_grant cannot be set by a session or with a token that a session created', {
-    hint: 'set it with an admin token that was not created by a session',
-  })
+  throw new Fault(
+    'forbidden',
+    'api_scope_grant cannot be set by a session or with a token that a session created',
+    {
+      hint: 'set it with an admin token that was not created by a session',
+    },
+  )
 }
 
 export const lacksGrant = (project_id: string, grant: string | null) =>

@@ -41,9 +41,13 @@ export function createApprovals(deps: {
     if (!session_id) return
     const below = (await sessions.family(session_id)).filter((id) => id !== session_id)
     if (!below.includes(asked.session_id))
-      throw new Fault('forbidden', `approval ${asked.id} belongs to a session that is not a descendant of yours`, {
-        hint: 'a session decides only requests of its own descendants; use another token to decide this one',
-      })
+      throw new Fault(
+        'forbidden',
+        `approval ${asked.id} belongs to a session that is not a descendant of yours`,
+        {
+          hint: 'a session decides only requests of its own descendants; use another token to decide this one',
+        },
+      )
   }
 
   async function decide(caller: Caller, id: string, decision: 'allow' | 'deny', reason: string | undefined) {

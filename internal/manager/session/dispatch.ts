@@ -155,7 +155,11 @@ export function createDispatch(deps: DispatchDeps) {
 
   async function refuse(command: Due, why: Fault): Promise<void> {
     const { id: command_id, session_id } = command
-    log.warn('refused a command that ended the server before', { session_id, command_id, reason: why.message })
+    log.warn('refused a command that ended the server before', {
+      session_id,
+      command_id,
+      reason: why.message,
+    })
     await deleteCommand(db, command.id)
     await fail(session_id, why.message)
   }

@@ -44,14 +44,10 @@ export function identify(deps: Deps, look = lookUp(deps)) {
   return async (project_id: string, key: string): Promise<Identity> => {
     const row = await look(key)
     // A key of a session in another container is not valid here.
-    if (!row || row.project_id !== project_id)
-      throw new Fault('unauthenticated', 'unknown session key')
+    if (!row || row.project_id !== project_id) throw new Fault('unauthenticated', 'unknown session key')
     if (actsNoMore(row)) throw new Fault('unauthenticated', 'the session of this key has ended')
     if (row.token_revoked_at || (row.token_expires_at && Date.parse(row.token_expires_at) <= Date.now()))
-      throw new Fault(
-        'unauthenticated',
-        'the token that spawned the session of this key is no longer valid',
-      )
+      throw new Fault('unauthenticated', 'the token that spawned the session of this key is no longer valid')
     const scope = row.api_scope ? parseScope(row.api_scope) : null
     if (scope && !isGranted(row.api_scope_grant, project_id, scope))
       throw new Fault('unauthenticated', `api_scope ${row.api_scope} is no longer granted to the project`)

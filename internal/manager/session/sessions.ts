@@ -184,7 +184,8 @@ export function createSessions(deps: SessionsDeps) {
       if (!isFinal(row.status)) {
         if (row.end_requested_at)
           throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new session' })
-        if (row.hibernated) await starting.resumeHibernated({ trx, row, write, turn: payload, messages: [message] })
+        if (row.hibernated)
+          await starting.resumeHibernated({ trx, row, write, turn: payload, messages: [message] })
         else {
           await write([message])
           await insertCommand(trx, { ...common, kind: 'prompt', payload })
@@ -195,7 +196,10 @@ export function createSessions(deps: SessionsDeps) {
         throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
           hint: 'session spawn starts a new one',
         })
-      await starting.startAgain({ trx, row, write, turn: payload, messages: [message] }, 'resumed by a message')
+      await starting.startAgain(
+        { trx, row, write, turn: payload, messages: [message] },
+        'resumed by a message',
+      )
       return where
     })
     if (declaration) deps.toolsChanged(project_id, session_id)
@@ -287,7 +291,11 @@ export function createSessions(deps: SessionsDeps) {
     if (!session_id) return
     const plain = { autonomy_level: deps.config.default_autonomy, tools_allowed: [], tools_disallowed: [] }
     const more = excess(await require(session_id), { droid, ...plain })
-    if (more) throw new Fault('forbidden', `the sessions of the schedule would exceed the bounds of your session: ${more}`)
+    if (more)
+      throw new Fault(
+        'forbidden',
+        `the sessions of the schedule would exceed the bounds of your session: ${more}`,
+      )
   }
 
   return {

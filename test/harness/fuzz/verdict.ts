@@ -5,7 +5,7 @@ import { messageIn, type Reply, type Send } from '../rpc.ts'
 type Shape = { kind?: unknown; message?: unknown }
 
 const internals =
-  /node_modules|node:internal|\bat .*\.ts:\d|\.ts:\d|TypeError|ReferenceError|RangeError|SyntaxError|Cannot read prop|is not a function|ECONN|SQLSTATE|violates|relation "|invalid input syntax|something went wrong inside/
+  /node_modules|node:internal|\bat .*\.ts:\d|\.ts:\d|TypeError|ReferenceError|RangeError|SyntaxError|Cannot read prop|is not a function|ECONN|SQLSTATE|violates|relation "|invalid input syntax|internal error/
 
 const sentence = (text: unknown) => typeof text === 'string' && text.trim().length > 3
 

@@ -17,7 +17,13 @@ type Deps = {
   change: SessionChanging
   requestDispatch: RequestDispatch
 }
-type Starting = { trx: Db; row: SessionRow; write: Write; turn: Record<string, unknown>; messages: NewEvent[] }
+type Starting = {
+  trx: Db
+  row: SessionRow
+  write: Write
+  turn: Record<string, unknown>
+  messages: NewEvent[]
+}
 
 const placed = ({ status: name, ...more }: Place, reason?: string): NewEvent =>
   status(name, { ...(reason ? { reason } : {}), ...more })

@@ -1,7 +1,7 @@
-// Tokens: made, listed, revoked. The secret is shown once, by `create`, and never stored. Nobody makes a token that
-// may do more than he himself; only admins get here at all. A token that an admin's token makes is on its own. One that
-// is minted through a session, or with a token that a session minted, is a child of that session and of the token behind
-// it: it expires with the token at the latest, and the database revokes it together with either of them.
+// Tokens: create, list, revoke. `create` returns the secret once; only its hash is stored. A token never exceeds the scope of its
+// creator, and only admins create tokens. A token that is created with an admin token is independent. One that is created
+// through a session, or with a token that a session created, is a child of that session and of the token behind it: it expires
+// with the token at the latest, and the database revokes it together with either of them.
 import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Caller } from '../../auth/caller.ts'
@@ -41,17 +41,17 @@ const shown = (row: TokenRow) => ({
 const earlier = (one: string | null, other: string | null): string | null =>
   one === null || (other !== null && Date.parse(other) < Date.parse(one)) ? other : one
 
-/** The session and the token stay what they are until the child is written: then it is revoked with them. */
+/** Locks the session and the token until the child is written, so that it is revoked together with them. */
 async function holdParents(trx: Db, { session_id, token_id }: Caller): Promise<void> {
   if (!session_id) return
   const held = (await holdSession(trx, session_id)) && (token_id === null || (await holdToken(trx, token_id)))
-  if (!held) throw new Fault('unauthenticated', `session ${session_id} or its token is not valid any more`)
+  if (!held) throw new Fault('unauthenticated', `session ${session_id} or its token is no longer valid`)
 }
 
 type Deps = {
   store: Store
   requireProject: (project_id: string) => Promise<unknown>
-  /** What this server remembers of tokens and of the keys of sessions. */
+  /** Clears the cached tokens and session keys of this server. */
   forget: () => void
 }
 
@@ -61,7 +61,7 @@ export function createTokens({ store, requireProject, forget }: Deps) {
   async function create(caller: Caller, wanted: { name: string; scope: string; expires_in_hours?: number }) {
     const scope = parseScope(wanted.scope)
     if (!covers(caller.scope, scope))
-      throw new Fault('forbidden', `scope ${wanted.scope} is more than your own`)
+      throw new Fault('forbidden', `scope ${wanted.scope} exceeds your own scope`)
     if (scope.kind === 'project') await requireProject(scope.project_id)
     const { session_id = null } = caller
     const secret = newSecret()
@@ -99,7 +99,7 @@ export function createTokens({ store, requireProject, forget }: Deps) {
   async function revoke(token_id: string) {
     const row = await revokeToken(db, token_id)
     if (!row) throw unknown('token', token_id)
-    // Before the answer: the very next request must find it revoked. Other servers are told by the database.
+    // Before the response: the next request must find it revoked. The database notifies other servers.
     forget()
     return shown(row)
   }
@@ -107,7 +107,7 @@ export function createTokens({ store, requireProject, forget }: Deps) {
   return { create, list, revoke }
 }
 
-/** What the check of bearers needs of the token table; uses are written down in batches. */
+/** Access of the bearer check to the token table; last uses are written in batches. */
 export function tokenSource(db: Db, log: Log) {
   const used = new Set<string>()
   async function flush(): Promise<void> {
@@ -115,7 +115,7 @@ export function tokenSource(db: Db, log: Log) {
     const ids = [...used]
     used.clear()
     await saveLastUsed(db, ids).catch((error: unknown) =>
-      log.warn('last use of tokens is not written', { error }),
+      log.warn('failed to save the last use of tokens', { error }),
     )
   }
   const timer = setInterval(() => void flush(), 5_000).unref()
@@ -130,8 +130,8 @@ export function tokenSource(db: Db, log: Log) {
 }
 
 /**
- * Told which token was revoked, by whichever server; told nothing when a notification may have been missed, or when it is
- * not a token that changed but what keys of sessions may do.
+ * Calls `changed` with the token that any server revoked; without one if a notification may have been missed, or if the scope
+ * of session keys changed instead of a token.
  */
 export const onTokenChange = (
   store: Store,
@@ -143,10 +143,10 @@ export const onTokenChange = (
     () => changed(),
   )
 
-/** For other servers: what they remember of tokens and keys may be wrong. */
-export const tellTokenChange = (store: Store): Promise<void> => store.notify(channel, '')
+/** Makes all servers clear their cached tokens and session keys. */
+export const notifyTokenChange = (store: Store): Promise<void> => store.notify(channel, '')
 
-/** The first admin token: given, found in its file, or minted into it with mode 0600. */
+/** The first admin token: given, read from its file, or created there with mode 0600. */
 export async function ensureAdminToken(db: Db, home: string, given: Secret | undefined): Promise<void> {
   const file = join(home, 'admin.token')
   const secret = given?.reveal() ?? readToken(file) ?? newSecret()

@@ -1,6 +1,6 @@
-// A droid calls a caller's tool: a row and an event, and then somebody has to answer. The row is the truth: it is open
-// until it is answered, timed out or cancelled, whoever crashes meanwhile; the droid's call joins it again by its id.
-// What is kept in memory is only who waits here, and for what, so that a call that goes well needs no look at the row.
+// Calls of caller tools by droids: each is a row and an event that a caller answers. The row is open until it is answered, timed
+// out or cancelled, also across crashes; a repeated call of the droid joins it by its id. Memory only holds the waiting calls,
+// so that a call that is answered on this server does not read the row again.
 import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../auth/caller.ts'
 import { Fault, unknown } from '../../fault.ts'
@@ -38,8 +38,8 @@ export type Asking = {
 }
 
 const defaultSeconds = 60
-/** Answers that came through another server are found by looking. */
-const lookMs = 5_000
+/** Interval of polling for answers that came through another server. */
+const pollMs = 5_000
 
 const textOf = (error: unknown): string => {
   if (typeof error === 'string') return error
@@ -66,7 +66,7 @@ export const shownRequest = ({
 })
 
 const closedWords: Record<RequestEnd, string> = {
-  answered: 'was answered already',
+  answered: 'was already answered',
   timed_out: 'has timed out',
   cancelled: 'was cancelled',
 }
@@ -78,16 +78,16 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
   const looking = setInterval(() => {
     closedAmong(db, [...waiting.keys()]).then(
       (rows) => rows.forEach(tell),
-      (error: unknown) => deps.log.warn('open requests are not looked at', { open: waiting.size, error }),
+      (error: unknown) => deps.log.warn('failed to poll open requests', { open: waiting.size, error }),
     )
-  }, lookMs).unref()
+  }, pollMs).unref()
 
   function tell(row: RequestRow): void {
     const ending = { status: row.status as RequestEnd, answer: row.answer as Answer | null }
     for (const waiter of waiting.get(row.id)?.waiters ?? []) waiter.done(ending)
   }
 
-  /** False if it was closed before. */
+  /** Returns false if it was already closed. */
   async function close(row: RequestRow, ending: Ending, answered_by: string | null): Promise<boolean> {
     const closed = await events.closeRequest(row.session_id, { id: row.id, ...ending, answered_by })
     if (closed) tell({ ...row, ...ending })
@@ -96,13 +96,13 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
   const timeOut = (row: RequestRow) => close(row, { status: 'timed_out', answer: null }, null)
   const cancel = (row: RequestRow) => close(row, { status: 'cancelled', answer: null }, null)
 
-  /** Somebody may have closed it before we began to wait. */
+  /** The request may have been closed before the wait began. */
   const look = async (row: RequestRow): Promise<void> => {
     const now = await requestById(db, row.id)
     if (now && now.status !== 'open') tell(now)
   }
 
-  /** What the droid gets, once the request is closed. */
+  /** The result for the droid, once the request is closed. */
   function outcome({ caller_id, tool }: RequestRow, { status, answer }: Ending): unknown {
     if (status === 'timed_out')
       throw new Fault('timeout', `caller "${caller_id}" did not answer ${tool} in time`)
@@ -125,18 +125,18 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     const entry = waiting.get(row.id) ?? { row, waiters: new Set() }
     waiting.set(row.id, entry)
     entry.waiters.add(waiter)
-    const troubled = (error: unknown) =>
-      deps.log.warn('a request is not closed', { request_id: row.id, error })
+    const logFailure = (error: unknown) =>
+      deps.log.warn('failed to close a request', { request_id: row.id, error })
     const timer = setTimeout(
       () =>
         void timeOut(row)
           .then((closed) => (closed ? undefined : look(row)))
-          .catch(troubled),
+          .catch(logFailure),
       Math.max(0, Date.parse(row.deadline_at) - Date.now()),
     )
-    // A connection that is lost leaves the request open: whoever asked comes back for it.
+    // A lost connection leaves the request open: the droid's client repeats the call.
     const onAbort = () => {
-      if (cancelled(signal.reason)) void cancel(row).catch(troubled)
+      if (cancelled(signal.reason)) void cancel(row).catch(logFailure)
       reject(signal.reason)
     }
     try {
@@ -165,7 +165,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       how.permit(offer.name)
       await tools.checkArguments(project_id, offer, args)
     } catch (error) {
-      // The tool may be gone or another one by now, and the call from before that still be open.
+      // The tool may have been removed or changed while an earlier request of this call is still open.
       const before = call_id ? await requestByCall(db, session_id, call_id) : undefined
       if (!before) throw error
       how.audit()
@@ -189,10 +189,10 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       audit: { ...how.audit(), action: offer.name, request_id: id },
     }
     let known = false
-    // Waiting begins before the commit: the answer may be here before we are told that it was asked.
+    // The wait begins before the commit: the answer may arrive before the commit is confirmed.
     const answered = await wait(row, how, async () => {
       known = !(await events.ask(row))
-      if (known) throw new Fault('conflict', 'asked before')
+      if (known) throw new Fault('conflict', 'this call was already made')
     }).catch((error: unknown) => {
       if (!known) throw error
     })
@@ -207,9 +207,12 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     const row = waiting.get(request_id)?.row ?? (await requestById(db, request_id))
     if (!row || row.session_id !== session_id) throw unknown('request', request_id)
     const declared_by = await tools.declaredBy(session_id, row.caller_id)
-    // What nobody answers for may be answered by whoever may write here.
+    // Requests for tools without a declarer may be answered by any token that may write to the project.
     if (declared_by !== undefined && declared_by !== caller.id)
-      throw new Fault('forbidden', `request ${request_id} is for caller "${row.caller_id}", which is not you`)
+      throw new Fault(
+        'forbidden',
+        `request ${request_id} is for caller "${row.caller_id}", which another token declared`,
+      )
     return row
   }
 
@@ -236,7 +239,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       for (const waiter of waiters ?? []) waiter.progress(update)
     },
     shown: (session_ids: string[]) => openRequestsShown(db, session_ids),
-    /** Deadlines are in rows; whoever was waiting for them may be gone. */
+    /** For requests whose waiting call is gone: their deadlines are in the rows. */
     async expire() {
       for (const row of await overdueRequests(db, 1000)) await timeOut(row)
     },

@@ -16,9 +16,9 @@ test('a plain declaration is fine', async () => {
 })
 
 test.each([
-  ['oubliette', 'x', /taken by Oubliette/],
-  ['mcp_a', 'x', /taken by Oubliette/],
-  ['Oubliette_x', 'x', /taken by Oubliette/],
+  ['oubliette', 'x', /is reserved/],
+  ['mcp_a', 'x', /is reserved/],
+  ['Oubliette_x', 'x', /is reserved/],
   ['app', 'x'.repeat(64), /longer than 64/],
 ])('caller %s cannot offer a tool like %s', async (caller_id, name, words) => {
   await expect(check(caller_id, [tool(name)])).rejects.toThrow(words)

@@ -1,15 +1,15 @@
-// Tools that callers offer to the droids of a session. A name is `{caller_id}_{name}` and can stand for nothing else;
-// a schema is checked when it is declared, arguments when the tool is called, before the caller is bothered.
+// Tools that callers offer to the droids of a session. The name `{caller_id}_{name}` is unique in a session; schemas are checked
+// when they are declared, arguments when the tool is called, before the caller gets the request.
 import { Fault } from '../../fault.ts'
 import type { Db, Store } from '../../store/open.ts'
 import { type CallerRow, callersOf, saveCaller } from '../../store/rows/callers.ts'
 import type { CallerTool } from '../../store/schema.ts'
 
-/** Schemas come from tenants: what they cost is bounded, and each project (`tenant`) waits for its own only. */
+/** Schemas come from tenants: their cost is bounded, and a project (`tenant`) only waits for its own checks. */
 export type SchemaCheck = {
-  /** Throws a fault if it is not a schema, or not one that can be used. */
+  /** Throws a fault if it is not a valid schema, or uses unsupported features. */
   declare(tenant: string, schema: Record<string, unknown>): Promise<void>
-  /** What is wrong with the value, or nothing. Throws a fault if that cannot be told within the deadline. */
+  /** Returns what is invalid in the value, or undefined. Throws a fault if the check exceeds its deadline. */
   validate(
     tenant: string,
     schema: Record<string, unknown>,
@@ -21,7 +21,7 @@ export type Declaration = { caller_id: string; tools: CallerTool[] }
 export type Offered = { caller: CallerRow; tool: CallerTool; name: string }
 
 const longestName = 64
-/** All tools of one declaration, and of all callers of a session, as JSON. They are listed to the droid in one frame. */
+/** Size as JSON of one declaration, and of all declarations of a session. The droid gets the list in one frame. */
 const declarationBytes = 1024 * 1024
 const sessionBytes = 4 * 1024 * 1024
 const reserved = /^(oubliette|mcp)(_|$)/i
@@ -30,7 +30,7 @@ export const nameOf = (caller_id: string, tool: string) => `${caller_id}_${tool}
 
 const bytesOf = (tools: CallerTool[]): number => Buffer.byteLength(JSON.stringify(tools))
 
-/** A fault of one schema, with its place in the declaration. */
+/** Adds the position in the declaration to a fault of one schema. */
 const placed = (at: number, error: unknown): unknown =>
   error instanceof Fault
     ? new Fault(error.kind, `caller_tools[${at}].inputSchema: ${error.message}`, {
@@ -39,22 +39,21 @@ const placed = (at: number, error: unknown): unknown =>
       })
     : error
 
-/** All that is wrong with a declaration by itself. */
+/** Checks a declaration by itself. */
 export async function checkDeclaration(
   { caller_id, tools }: Declaration,
   tenant: string,
   schema: SchemaCheck,
 ): Promise<void> {
-  if (reserved.test(caller_id))
-    throw new Fault('invalid', `caller_id "${caller_id}" is taken by Oubliette itself`)
+  if (reserved.test(caller_id)) throw new Fault('invalid', `caller_id "${caller_id}" is reserved`)
   const seen = new Set<string>()
   for (const tool of tools) {
     const name = nameOf(caller_id, tool.name)
-    if (seen.has(name)) throw new Fault('invalid', `caller_tools has "${tool.name}" twice`)
+    if (seen.has(name)) throw new Fault('invalid', `caller_tools lists "${tool.name}" twice`)
     if (name.length > longestName)
       throw new Fault('invalid', `the tool name "${name}" is longer than ${longestName} characters`)
     if (name.startsWith('mcp__') || name.startsWith('oubliette_'))
-      throw new Fault('invalid', `the tool name "${name}" would shadow another tool`)
+      throw new Fault('invalid', `the tool name "${name}" is reserved for other tools`)
     seen.add(name)
   }
   if (bytesOf(tools) > declarationBytes)
@@ -77,7 +76,7 @@ const rememberMs = 5_000
 
 export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
   const { db } = deps.store
-  // For a moment only: another server may be told of other tools.
+  // Cached for a few seconds: callers may declare tools through another server.
   const known = new Map<string, { callers: Promise<CallerRow[]>; until: number }>()
 
   function callers(session_id: string): Promise<CallerRow[]> {
@@ -91,7 +90,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
     return read
   }
 
-  /** Within the transaction that the declaration came with. What the caller declared before is replaced. */
+  /** In the transaction of the call with the declaration. Replaces the caller's previous declaration. */
   async function declare(
     trx: Db,
     session_id: string,
@@ -105,7 +104,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
         if (caller.declared_by !== declared_by)
           throw new Fault(
             'conflict',
-            `caller_id "${caller.caller_id}" of this session belongs to somebody else`,
+            `caller_id "${caller.caller_id}" of this session was declared with another token`,
             { hint: 'choose another caller_id' },
           )
         continue
@@ -122,7 +121,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
       if (clash)
         throw new Fault(
           'conflict',
-          `the tool name "${clash.name}" is offered by caller "${caller.caller_id}" already`,
+          `the tool name "${clash.name}" is already offered by caller "${caller.caller_id}"`,
         )
     }
     await saveCaller(trx, { session_id, declared_by, ...declaration })
@@ -132,7 +131,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
     return (await callers(session_id)).flatMap(offers)
   }
 
-  /** By its whole name, or by its bare one where that is not ambiguous. */
+  /** By its full name, or by its name without the caller_id if that is unambiguous. */
   async function find(session_id: string, name: string): Promise<Offered> {
     const all = await offered(session_id)
     const exact = all.find((offer) => offer.name === name)
@@ -142,7 +141,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
     throw new Fault('not_found', `no caller tool "${name}"`, {
       hint:
         all.length > 0
-          ? `there are ${all.map((offer) => offer.name).join(', ')}`
+          ? `available tools: ${all.map((offer) => offer.name).join(', ')}`
           : 'no caller offers tools to this session',
     })
   }
@@ -169,7 +168,7 @@ export function createCallerTools(deps: { store: Store; schema: SchemaCheck }) {
     changed: (session_id: string) => void known.delete(session_id),
     offered,
     find,
-    /** Who answers for a caller's tools. It is whoever declared them first, for as long as the session is there. */
+    /** Who answers the requests of a caller's tools: who declared them first in the session. */
     async declaredBy(session_id: string, caller_id: string): Promise<string | undefined> {
       return (await callers(session_id)).find((caller) => caller.caller_id === caller_id)?.declared_by
     },

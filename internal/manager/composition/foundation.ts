@@ -6,7 +6,7 @@ import { createKeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Log } from '../../log.ts'
 import type { Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
-import { tellTokenChange } from '../access/tokens.ts'
+import { notifyTokenChange } from '../access/tokens.ts'
 import { containerUser } from '../container/user.ts'
 import { createEventLog } from '../events/event-log.ts'
 import type { Committed } from '../events/log-writer.ts'
@@ -83,7 +83,7 @@ export function createFoundation(deps: FoundationDeps) {
     /** And of all servers on this database. */
     async forgetEverywhere(): Promise<void> {
       forget()
-      await tellTokenChange(store)
+      await notifyTokenChange(store)
     },
   }
 }

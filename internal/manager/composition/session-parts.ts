@@ -33,7 +33,7 @@ export function createSessionParts({
 }: Deps) {
   const { relay, supervisorOf } = uplink
   const { workspaces, containers, requireFree } = hosting
-  const measured = createMeasuredMemory({ ...base, relay, paused: pause.is })
+  const measured = createMeasuredMemory({ ...base, relay, paused: pause.isPaused })
   const admission = createAdmission({ ...base, measured })
   const hibernation = createHibernation(base)
   const sessions = createSessions({
@@ -43,7 +43,7 @@ export function createSessionParts({
     callerTools,
     admission,
     measured,
-    paused: pause.is,
+    paused: pause.isPaused,
     openRequests: callerRequests.shown,
     requireFree,
     toolsChanged: (project_id, session_id) => {
@@ -60,7 +60,7 @@ export function createSessionParts({
     ends,
     restart: sessions.restart,
     hibernated: hibernation.done,
-    paused: pause.is,
+    paused: pause.isPaused,
   })
 
   return { sessions, dispatch, admission, hibernation, measured }

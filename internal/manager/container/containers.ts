@@ -1,5 +1,5 @@
-// The one container of a project: made when wanted, hardened, compared with its spec. `wanted` in the row is what
-// somebody asked for; the engine is asked what is. Concurrent starts of one project share one start.
+// The container of a project: created when it is needed, hardened, compared with its spec. `wanted` in the row is the
+// requested state; the engine has the actual one. Concurrent starts of one project share one start.
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
@@ -22,7 +22,7 @@ import { groupsOf } from './user.ts'
 
 export type Progress = (message: string) => void
 
-/** What every container runs as its main process, and what is mounted for it. */
+/** The main process of every container, and the directory that is mounted for it. */
 export type ClientInContainer = { command: string[]; directory: string | undefined; path: string }
 
 export type ContainersDeps = {
@@ -39,30 +39,30 @@ export type ContainersDeps = {
   preparing: ReadonlySet<string>
   /** Runs after a container was started, before the start is answered. */
   prepare: (project: ProjectWithContainer, progress: Progress, signal: AbortSignal) => Promise<void>
-  /** What `prepare` did not come to, because the start failed. */
+  /** The start failed before `prepare` was done. */
   unprepared: (project_id: string, error: string) => Promise<void>
-  /** Makes the project's socket in its directory, so that the main process finds it. */
+  /** Opens the project's socket, so that the main process can connect. */
   listen: (project_id: string) => Promise<void>
-  /** It was stopped on purpose: what lived in it is told so. */
+  /** The container was stopped on request: ends what ran in it. */
   onStop: (project_id: string) => Promise<void>
-  ends: Pick<ContainerEnds, 'note'>
-  paused: Pick<Pause, 'seen'>
+  ends: Pick<ContainerEnds, 'record'>
+  paused: Pick<Pause, 'observe'>
   /** Throws while the disk of the server is nearly full. */
   requireFree: () => void
 }
 
-// No caller's signal: a start may be shared, and one who goes away does not end it for the others.
+// No signal of a caller: a start may be shared, and a caller that disconnects must not abort it for the others.
 type StartOptions = {
   recreate?: boolean
-  /** Somebody asked for the start itself: its crashes are counted anew. What only needs a container forgives none. */
-  forgive?: boolean
+  /** A caller requested the start itself: resets the count of failures. A start for a session or command does not. */
+  reset_failures?: boolean
   progress?: Progress
 }
 
-/** Workspaces other than the default one that are not directories do not keep the container from starting. */
+/** Workspaces other than the default one that are not directories do not prevent the start. */
 export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaired[] }
 
-/** Workspaces that a start looks at; any other is looked at when it is used. */
+/** Workspaces that a start checks; others are checked when they are used. */
 const mostWorkspaces = 1000
 
 export function createContainers(deps: ContainersDeps) {
@@ -79,7 +79,7 @@ export function createContainers(deps: ContainersDeps) {
     if (found) return found
     if (project.image)
       throw new Fault('not_found', `the engine has no image "${project.image}"`, {
-        hint: 'pull or build it, or name another with project update',
+        hint: 'pull or build it, or set another image with project update',
       })
     progress?.(`building the image of container type ${wanted}`)
     const { reference } = await runtime.build(wanted, { progress, signal })
@@ -92,7 +92,7 @@ export function createContainers(deps: ContainersDeps) {
     const mounts = [
       mount(layout.workspaces(project.id), containerPaths.workspaces),
       mount(layout.droidHome(project.id), containerPaths.home),
-      // Connecting needs no write access, and nobody inside can replace the socket.
+      // Connecting needs no write access, and read-only, the container cannot replace the socket.
       mount(layout.socketDir(project.id), containerPaths.socket, true),
     ]
     if (deps.client.directory) mounts.push(mount(deps.client.directory, containerPaths.client, true))
@@ -107,7 +107,7 @@ export function createContainers(deps: ContainersDeps) {
         LANG: 'C.UTF-8',
         PATH: deps.client.path,
         OUBLIETTE_PROJECT_ID: project.id,
-        // Where it goes through the server: git in the container is told so by the supervisor.
+        // For remotes behind the git proxy of the server: the supervisor configures git in the container.
         ...(project.remote_url && isProxied(project.remote_url)
           ? { OUBLIETTE_REMOTE_URL: project.remote_url }
           : {}),
@@ -124,7 +124,7 @@ export function createContainers(deps: ContainersDeps) {
     }
   }
 
-  /** Refuses while the default workspace is no directory: the main process starts in it. */
+  /** Throws if the default workspace is not a directory: the main process starts in it. */
   async function inspectWorkspaces(project_id: string, ids: string[]): Promise<Tampered[]> {
     const tampered = await directories.tampered(project_id, ids)
     const first = tampered.find(({ workspace_id }) => workspace_id === defaultWorkspace)
@@ -133,22 +133,22 @@ export function createContainers(deps: ContainersDeps) {
     return tampered
   }
 
-  /** For whoever has the project's turn; `signal` is the turn's. */
+  /** To be called while holding the project's queue; `signal` is that of the queue. */
   async function bringUp(project_id: string, options: StartOptions, signal: AbortSignal): Promise<Started> {
     const project = await requireProject(store.db, project_id)
     const ids = await recentWorkspaces(store.db, project_id, mostWorkspaces)
     await directories.ensureProject(project_id)
-    // Before anything is noted: a refusal changes nothing about a container that runs.
+    // Before any row is written: a refusal changes nothing about a running container.
     const before = await runtime.inspect(project_id)
     if (!options.recreate && before?.status === 'paused') {
-      await deps.paused.seen(project_id, true)
+      await deps.paused.observe(project_id, true)
       throw pausedFault()
     }
     let tampered = options.recreate ? [] : await inspectWorkspaces(project_id, ids)
-    await deps.ends.note(project, before)
+    await deps.ends.record(project, before)
     await saveContainer(store.db, project_id, {
       wanted: 'running',
-      ...(options.forgive ? { failures: 0 } : {}),
+      ...(options.reset_failures ? { failures: 0 } : {}),
     })
     try {
       const spec = specOf(project, await imageOf(project, options, signal))
@@ -159,7 +159,7 @@ export function createContainers(deps: ContainersDeps) {
       const existing = await runtime.inspect(project_id)
       const stale = existing && existing.status !== 'running' && existing.spec_hash !== runtime.specHash(spec)
       if (existing && (options.recreate || stale)) await runtime.remove(project_id)
-      // Now that nothing runs in it which could tamper again.
+      // Now no process runs in it that could tamper again.
       const repaired = options.recreate ? await directories.repair(project_id, ids) : []
       if (options.recreate) tampered = await inspectWorkspaces(project_id, ids)
       signal.throwIfAborted()
@@ -171,13 +171,13 @@ export function createContainers(deps: ContainersDeps) {
         spec_hash: state.spec_hash,
         memory_mb: state.memory_mb,
       })
-      await deps.paused.seen(project_id, false)
+      await deps.paused.observe(project_id, false)
       await deps.prepare(project, options.progress ?? (() => undefined), signal)
       signal.throwIfAborted()
       return { ...state, tampered, repaired }
     } catch (error) {
       await saveContainer(store.db, project_id, { status: 'failed', reason: messageOf(error) })
-      // What is only unavailable may be there in a moment: the reconciler tries again.
+      // What is unavailable may be back soon: the reconciler tries again.
       if (!(error instanceof Fault && error.kind === 'unavailable'))
         await deps.unprepared(project_id, messageOf(error))
       throw error
@@ -191,14 +191,14 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   async function start(project_id: string, options: StartOptions = {}): Promise<Started> {
-    if (options.forgive) await saveContainer(store.db, project_id, { failures: 0 })
+    if (options.reset_failures) await saveContainer(store.db, project_id, { failures: 0 })
     return await share(project_id, options)
   }
 
-  /** By all who want it at the same moment. A `recreate` is never shared with a plain start. */
+  /** Concurrent callers share one start. A `recreate` never shares a plain start. */
   function share(project_id: string, options: StartOptions): Promise<Started> {
-    const under = starting.get(project_id)
-    if (under && !options.recreate) return under
+    const running = starting.get(project_id)
+    if (running && !options.recreate) return running
     const mine = deps.serial(project_id, async (signal) => {
       await requireDisk(project_id)
       return await bringUp(project_id, options, signal)
@@ -212,7 +212,7 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   async function stop(project_id: string, grace_seconds: number): Promise<void> {
-    // A clone may take minutes; whoever stops the container does not wait for it.
+    // A clone may take minutes: stop interrupts it.
     if (deps.preparing.has(project_id))
       deps.serial.interrupt(project_id, new Fault('conflict', 'the container is being stopped'))
     await deps.serial(project_id, async () => {
@@ -225,7 +225,7 @@ export function createContainers(deps: ContainersDeps) {
         reason: null,
         failures: 0,
       })
-      await deps.paused.seen(project_id, false)
+      await deps.paused.observe(project_id, false)
     })
   }
 

@@ -1,5 +1,5 @@
-// Paused containers: by `container pause`, or by hand in the engine. Nothing in them runs and nothing is lost: sessions
-// stay as they are, what is said to them waits, and only `unpause`, `stop`, `start` with `recreate` or a delete change it.
+// Paused containers: by `container pause`, or directly in the engine. Nothing in them runs and nothing is lost: sessions keep
+// their status and messages to them wait until `unpause`, `stop`, `start` with `recreate` or a delete.
 import { Fault } from '../../fault.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Runtime } from '../../runtime/runtime.ts'
@@ -23,8 +23,8 @@ type Deps = {
 export function createPause({ store, runtime, serial, requestDispatch }: Deps) {
   const paused = new Set<string>()
 
-  /** As the engine has it. */
-  async function seen(project_id: string, is_paused: boolean): Promise<void> {
+  /** Records the state that the engine reports. */
+  async function observe(project_id: string, is_paused: boolean): Promise<void> {
     if (is_paused === paused.has(project_id)) return
     if (is_paused) {
       paused.add(project_id)
@@ -36,11 +36,11 @@ export function createPause({ store, runtime, serial, requestDispatch }: Deps) {
   }
 
   return {
-    is: (project_id: string): boolean => paused.has(project_id),
-    require(project_id: string): void {
+    isPaused: (project_id: string): boolean => paused.has(project_id),
+    requireNotPaused(project_id: string): void {
       if (paused.has(project_id)) throw pausedFault()
     },
-    seen,
+    observe,
     async pause(project_id: string): Promise<void> {
       await requireProject(store.db, project_id)
       await serial(project_id, async () => {
@@ -48,20 +48,20 @@ export function createPause({ store, runtime, serial, requestDispatch }: Deps) {
         if (state?.status !== 'running' && state?.status !== 'paused')
           throw new Fault('conflict', 'the container is not running', { hint: 'container start starts it' })
         await runtime.pause(project_id)
-        await seen(project_id, true)
+        await observe(project_id, true)
       })
     },
-    /** Nothing happens if it is not paused. */
+    /** Does nothing if it is not paused. */
     async unpause(project_id: string): Promise<void> {
       await requireProject(store.db, project_id)
       await serial(project_id, async () => {
         await runtime.unpause(project_id)
         if (paused.has(project_id))
           await saveContainer(store.db, project_id, { status: 'running', reason: null })
-        await seen(project_id, false)
+        await observe(project_id, false)
       })
     },
-    /** What the rows say, until the engine is looked at. */
+    /** Reads the rows, until the engine is inspected. */
     async load(): Promise<void> {
       for (const { id, container_status } of await allProjects(store.db))
         if (container_status === 'paused') paused.add(id)

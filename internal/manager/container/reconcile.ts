@@ -1,7 +1,6 @@
-// Rows against engine. At start, every `reconcile_seconds` and whenever the engine reports a death: what is wanted
-// and missing is made, what exists in the engine and is not wanted is removed, a delete that a crash cut short is
-// finished. Directories of projects are never deleted for lack of a row: they are moved aside. The sweep is the
-// recovery; there is no other.
+// Compares rows with the engine at start, every `reconcile_seconds` and whenever the engine reports that a container ended:
+// starts containers that are wanted and missing, removes what exists and is not wanted, finishes interrupted deletes.
+// Directories of projects are never deleted for lack of a row: they are moved aside. This sweep is the only recovery.
 import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -24,19 +23,19 @@ import type { Containers } from './containers.ts'
 import type { ContainerEnds } from './ends.ts'
 import type { Pause } from './pause.ts'
 
-/** A container that keeps dying is started this often; after that it is left `failed` for a person to look at. */
+/** A container that keeps ending is started this often; then it stays `failed` until an operator starts it. */
 const mostFailures = 5
-/** One that has run this long is no longer held to have failed before. */
-const steady_ms = 300_000
-/** A start may clone for minutes: the sweep goes on to the other projects, and the start goes on by itself. */
-const patience_ms = 10_000
+/** After running this long, its failures are reset. */
+const steadyMs = 300_000
+/** A start may clone for minutes: the sweep continues with other projects while it runs. */
+const patienceMs = 10_000
 
 type Deps = {
   store: Store
   runtime: Runtime
   ends: ContainerEnds
-  paused: Pick<Pause, 'seen'>
-  /** Its socket is there, also if somebody deleted it. */
+  paused: Pick<Pause, 'observe'>
+  /** Opens the project's socket, also if it was deleted. */
   listen: (project_id: string) => Promise<void>
   projects: Projects
   containers: Containers
@@ -47,11 +46,11 @@ type Deps = {
   every_seconds: number
   /** Projects whose remote is not cloned yet, possibly because a clone was interrupted. */
   preparing: ReadonlySet<string>
-  /** Nothing prepares its workspaces any more. */
+  /** Its workspaces will not be prepared. */
   unprepared: (project_id: string, reason: string) => Promise<void>
-  /** There will be no container for its sessions. */
+  /** Its sessions will not get a container. */
   onGivenUp: (project_id: string, reason: string) => Promise<void>
-  /** Whatever else has to be swept, by other managers. */
+  /** Sweeps of other managers. */
   also: (() => Promise<void>)[]
 }
 
@@ -78,41 +77,41 @@ export function createReconcile(deps: Deps) {
       await work()
     } catch (error) {
       if (!ended.signal.aborted)
-        log.warn(`${what} failed, and will be tried again`, { project_id, error: messageOf(error) })
+        log.warn(`failed ${what}, retrying in the next sweep`, { project_id, error: messageOf(error) })
     }
   }
 
-  async function bringBack(project: ProjectWithContainer, reason: string, signal: AbortSignal) {
+  async function restart(project: ProjectWithContainer, reason: string, signal: AbortSignal) {
     const failures = await ends.failuresOf(project.id)
     if (failures >= mostFailures) {
-      const given_up = `${reason}; given up after ${failures} starts`
+      const given_up = `${reason}; not restarted after ${failures} failed starts`
       await deps.onGivenUp(project.id, given_up)
       await deps.unprepared(project.id, given_up)
       return await saveContainer(store.db, project.id, { status: 'failed', reason: given_up })
     }
     await saveContainer(store.db, project.id, { status: 'failed', reason })
-    log.info('container is brought back', { project_id: project.id, reason })
+    log.info('restarting container', { project_id: project.id, reason })
     try {
-      // Its supervisor tells the sessions what became of them: it has their last words in its journal.
+      // Its supervisor reports how the sessions ended: it has their last events in its journal.
       await containers.bringUp(project.id, {}, signal)
     } catch (error) {
-      // Also after a stop by hand: a container that cannot be started is not tried for ever.
+      // Also after an operator stopped it: a container that cannot be started is not retried for ever.
       await saveContainer(store.db, project.id, { failures: failures + 1 })
       await deps.onGivenUp(project.id, reason)
       throw error
     }
   }
 
-  /** Trying again changes nothing: somebody has to repair it first. */
-  async function holdBack(project: ProjectWithContainer, { message, hint }: Fault) {
+  /** A retry would fail the same way until it is repaired. */
+  async function markUnstartable(project: ProjectWithContainer, { message, hint }: Fault) {
     const reason = `${message}; ${hint}`
     if (project.container_status === 'failed' && project.container_reason === reason) return
-    log.warn('failed to bring a container back', { project_id: project.id, reason })
+    log.warn('failed to restart a container', { project_id: project.id, reason })
     await deps.onGivenUp(project.id, reason)
     await saveContainer(store.db, project.id, { status: 'failed', reason })
   }
 
-  /** In the project's turn, and from its row as it is then: what was read earlier may have been changed since. */
+  /** Runs in the project's queue, with the row as it is then: it may have changed since it was listed. */
   async function compare(project_id: string, signal: AbortSignal): Promise<void> {
     const project = await projectById(store.db, project_id)
     if (!project || project.deleting_at) return
@@ -121,12 +120,12 @@ export function createReconcile(deps: Deps) {
     const state = await runtime.inspect(project_id)
     const running = state?.status === 'running'
     const paused = state?.status === 'paused'
-    await deps.paused.seen(project_id, paused)
+    await deps.paused.observe(project_id, paused)
     if (project.wanted === 'running' && paused) return
     if (project.wanted === 'running' && !running)
       return tampered
-        ? await holdBack(project, tamperedFault(tampered))
-        : await bringBack(project, ends.reasonOf(project, state), signal)
+        ? await markUnstartable(project, tamperedFault(tampered))
+        : await restart(project, ends.reasonOf(project, state), signal)
     if (running && project.wanted === 'running') await deps.listen(project_id)
     if (project.wanted === 'running' && deps.preparing.has(project_id))
       return void (await containers.bringUp(project_id, {}, signal))
@@ -134,31 +133,29 @@ export function createReconcile(deps: Deps) {
     const status = project.wanted === 'running' ? 'running' : state ? 'stopped' : 'absent'
     if (status !== project.container_status)
       await saveContainer(store.db, project_id, { status, reason: null })
-    if (running && Date.now() - Date.parse(state.started_at ?? '') > steady_ms)
+    if (running && Date.now() - Date.parse(state.started_at ?? '') > steadyMs)
       if ((await ends.failuresOf(project_id)) > 0) await saveContainer(store.db, project_id, { failures: 0 })
   }
 
-  /** Whoever has the turn now is changing things: there is nothing to compare before that is over. */
-  async function settle(project_id: string): Promise<void> {
+  /** Skips a project with an operation under way: the next sweep compares it. */
+  async function reconcileProject(project_id: string): Promise<void> {
     if (deps.serial.busy(project_id)) return
-    const work = attempt('reconciliation', project_id, () =>
+    const work = attempt('to reconcile a project', project_id, () =>
       deps.serial(project_id, (signal) => compare(project_id, signal)),
     )
-    // A clone takes as long as its remote likes.
+    // A clone may take as long as its remote takes.
     if (deps.preparing.has(project_id)) return
-    // When we are closing, there is nothing more to wait for.
-    const patience = sleep(patience_ms, undefined, { signal: ended.signal, ref: false }).catch(
-      () => undefined,
-    )
+    // On shutdown there is nothing more to wait for.
+    const patience = sleep(patienceMs, undefined, { signal: ended.signal, ref: false }).catch(() => undefined)
     await Promise.race([work, patience])
   }
 
-  /** What carries our label, or lies in our directories, and belongs to no row. */
+  /** What has our label, or is in our directories, and has no row. */
   async function sweepOrphans(seen: Seen, known: Set<string>): Promise<void> {
     for (const project_id of new Set(seen.engine.map((thing) => thing.project_id)))
       if (!known.has(project_id)) {
-        log.info('orphan is removed from the engine', { project_id })
-        await attempt('removal', project_id, () => runtime.remove(project_id))
+        log.info('removing what belongs to no project from the engine', { project_id })
+        await attempt('to remove what belongs to no project', project_id, () => runtime.remove(project_id))
       }
     const sockets = new Set([...known].map((id) => layout.socketDir(id)))
     for (const name of seen.sockets)
@@ -166,11 +163,13 @@ export function createReconcile(deps: Deps) {
         await rm(join(layout.sockets, name), { recursive: true, force: true })
     for (const name of seen.projects)
       if (!known.has(name) && !name.startsWith('.'))
-        await attempt('moving an unknown project aside', name, () => directories.moveToLost(name))
+        await attempt('to move the directory of an unknown project aside', name, () =>
+          directories.moveToLost(name),
+        )
   }
 
   async function sweep(): Promise<void> {
-    // Rows are read last. Whatever is made has its row first, so what was there before and has no row is an orphan.
+    // Rows are read last: everything is created after its row, so what was listed before and has no row is an orphan.
     const [engine, directories, sockets] = await Promise.all([
       runtime.owned(),
       names(layout.projects),
@@ -179,21 +178,21 @@ export function createReconcile(deps: Deps) {
     const all = await allProjects(store.db)
     for (const project of all) {
       if (ended.signal.aborted) return
-      if (!project.deleting_at) await settle(project.id)
+      if (!project.deleting_at) await reconcileProject(project.id)
       else if (!deps.serial.busy(project.id))
-        await attempt('delete', project.id, () => projects.remove(project.id))
+        await attempt('to delete a project', project.id, () => projects.remove(project.id))
     }
     await sweepOrphans({ engine, projects: directories, sockets }, new Set(all.map((project) => project.id)))
     if (all.some(({ wanted, network }) => wanted === 'running' && network !== 'none'))
-      await attempt('protection of the host', undefined, () => runtime.protect())
-    for (const work of deps.also) await attempt('sweep', undefined, work)
+      await attempt('to protect the host', undefined, () => runtime.protect())
+    for (const work of deps.also) await attempt('to sweep', undefined, work)
   }
 
   function once(): Promise<void> {
     sweeping ??= sweep()
       .catch((error: unknown) => {
         if (!ended.signal.aborted)
-          log.warn('reconciliation failed, and will be tried again', { error: messageOf(error) })
+          log.warn('failed to reconcile, retrying in the next sweep', { error: messageOf(error) })
       })
       .finally(() => {
         sweeping = undefined
@@ -202,17 +201,21 @@ export function createReconcile(deps: Deps) {
   }
 
   async function watch(): Promise<void> {
-    for await (const event of runtime.events(ended.signal)) if (isNews(event)) void settle(event.project_id)
+    for await (const event of runtime.events(ended.signal))
+      if (isStateChange(event)) void reconcileProject(event.project_id)
   }
 
-  const isNews = ({ action }: ContainerEvent) => ['die', 'destroy', 'pause', 'unpause'].includes(action)
+  const isStateChange = ({ action }: ContainerEvent) =>
+    ['die', 'destroy', 'pause', 'unpause'].includes(action)
 
   let timer: NodeJS.Timeout | undefined
   return {
     once,
     start() {
       timer = setInterval(() => void once(), deps.every_seconds * 1000)
-      watch().catch((error: unknown) => log.warn('engine events ended', { error: messageOf(error) }))
+      watch().catch((error: unknown) =>
+        log.warn('failed to read events of the engine', { error: messageOf(error) }),
+      )
     },
     async close() {
       ended.abort()

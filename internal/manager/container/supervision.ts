@@ -1,4 +1,4 @@
-// What supervisors say: hello, events, goodbye. The rows decide what of a supervisor's memory still counts.
+// Handles messages of supervisors: hello, events, ends of commands. The rows decide which of its sessions still count.
 import type { ThrottledWarn } from '../../lib/throttled-log.ts'
 import type { Log } from '../../log.ts'
 import type { HelloAnswer, SupervisorHello } from '../../protocol/messages.ts'
@@ -30,7 +30,7 @@ type Deps = {
 export function createSupervision(deps: Deps): SupervisorSide {
   const { store, events, previousRuns, log, requestDispatch, fail, warn } = deps
 
-  /** Why the containers ended whose sessions are still telling of it. */
+  /** Why containers ended, while their sessions still report events from before. */
   const ends = new Map<string, string>()
 
   async function rememberEnd(project_id: string): Promise<void> {
@@ -39,7 +39,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
     else ends.set(project_id, last_end)
   }
 
-  /** The supervisor of the next start knows only that there was an end. */
+  /** The supervisor of the next start only knows that the container ended, not why. */
   function explained(project_id: string, event: Numbered): Numbered {
     const { reason } = event.data
     const why = ends.get(project_id)
@@ -58,7 +58,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       const row = known.get(session_id)
       if (live || !row || row.committed_seq >= last_seq) previousRuns.end(session_id)
       else previousRuns.begin(session_id, last_seq)
-      // By the server's word it has no droid: what is left of it must not run on.
+      // By its row it has no droid: a process that is left must not keep running.
       const has_droid = row && !isFinal(row.status) && !row.hibernated && row.status !== 'queued'
       if (!row || (live && !has_droid)) unknown.push(session_id)
       else committed[session_id] = row.committed_seq
@@ -67,14 +67,16 @@ export function createSupervision(deps: Deps): SupervisorSide {
     return { committed, unknown, ...(await deps.execs.hello(project_id, hello)) }
   }
 
-  /** Sessions that should live in this container but that its supervisor does not know and has no pending command for. */
+  /** Sessions that should run in this container, but that its supervisor does not have and no pending command starts. */
   async function failForgotten(project_id: string, held: Set<string>): Promise<void> {
-    // In this order: a session that is made in between is in neither list, or in both.
+    // In this order: a session that is spawned in between is in neither list, or in both.
     const active = await activeSessions(store.db, project_id)
-    const told = new Set((await pendingCommands(store.db, project_id)).map((command) => command.session_id))
+    const pending = new Set(
+      (await pendingCommands(store.db, project_id)).map((command) => command.session_id),
+    )
     for (const { id, status, hibernated } of active)
-      if (!held.has(id) && !told.has(id) && !hibernated && status !== 'queued') {
-        log.warn('a session is lost to its container', { project_id, session_id: id })
+      if (!held.has(id) && !pending.has(id) && !hibernated && status !== 'queued') {
+        log.warn('a supervisor lost a session', { project_id, session_id: id })
         await fail(id, 'the container lost the session')
       }
   }

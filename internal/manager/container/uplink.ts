@@ -63,7 +63,7 @@ export function createUplink({ base, version, pause, ends, execs, droid }: Deps)
     log,
     pace: throttle,
     heartbeat_ms: config.heartbeat_seconds * 1000,
-    paused: pause.is,
+    paused: pause.isPaused,
     watch: (project_id) => ({
       isSuspect: (key) => poison.isSuspect(project_id, key),
       begin: (request) => poison.begin({ project_id, ...request }),

@@ -13,7 +13,7 @@ export function createFreeSpace({ config, layout }: { config: Config; layout: { 
 
   return {
     written: written as Readonly<Written>,
-    async look(): Promise<void> {
+    async sample(): Promise<void> {
       const { bavail, bsize, ffree } = await statfs(layout.home)
       const now = { bytes: bavail * bsize, entries: ffree }
       written.bytes += Math.max(0, (free?.bytes ?? now.bytes) - now.bytes)

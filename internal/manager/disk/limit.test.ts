@@ -4,7 +4,7 @@ import {
   diskLimit,
   mebibyte,
   nextState,
-  requireRoom,
+  requireDiskSpace,
   requireStartable,
   shownDisk,
   usedBytes,
@@ -50,8 +50,8 @@ it('refuses by the row, so that a raised limit counts at once', () => {
     disk_used_bytes: mb * mebibyte,
     disk_measured_at: null,
   })
-  expect(() => requireRoom(config, row(1001))).toThrow('uses 1,001 MiB of disk, the limit is 1,000 MiB')
-  expect(() => requireRoom(config, row(1001, 2000))).not.toThrow()
+  expect(() => requireDiskSpace(config, row(1001))).toThrow('uses 1,001 MiB of disk, the limit is 1,000 MiB')
+  expect(() => requireDiskSpace(config, row(1001, 2000))).not.toThrow()
   expect(() => requireStartable(config, row(1300))).not.toThrow()
   expect(() => requireStartable(config, row(1400))).toThrow('limits.disk_mb')
   expect(shownDisk(config, row(1001))).toEqual({

@@ -1,4 +1,4 @@
-// What the limit on a project's disk means: what is counted, when it is over, and what is still allowed then. Pure.
+// The disk limit of a project: what is counted, when it is exceeded, and what is still allowed then. Pure functions.
 //
 //   ok ──over the limit──▶ stopping ──sessions failed, container stopped──▶ over ──below the limit again──▶ ok
 //                              ▲                                              │
@@ -13,12 +13,12 @@ import type { DiskState } from '../../store/schema.ts'
 
 export const mebibyte = 1024 * 1024
 
-/** Inodes run out before blocks do: a tree of tiny files counts as if they were of this size on average. */
+/** Inodes can run out before blocks: every entry counts with at least this size on average. */
 export const averageEntryBytes = 8 * 1024
 
 export type DiskLimit = {
   limit: number
-  /** Up to here a container may run to clean up. */
+  /** Up to this size the container may run, so that files can be removed. */
   ceiling: number
 }
 
@@ -27,7 +27,7 @@ export function diskLimit(config: Config, project: { limits: Partial<Limits> }):
   return { limit, ceiling: Math.floor(limit * 1.1) + 256 * mebibyte }
 }
 
-/** What could not be walked to its end is not known to be below the limit. */
+/** A tree that could not be measured completely counts as over the limit. */
 export function usedBytes(trees: Measure[], layer_bytes: number, { limit }: DiskLimit): number {
   const bytes = trees.reduce((sum, tree) => sum + tree.bytes, layer_bytes)
   const entries = trees.reduce((sum, tree) => sum + tree.entries, 0)
@@ -52,31 +52,31 @@ const inMebibytes = (bytes: number) => Math.ceil(bytes / mebibyte).toLocaleStrin
 export const overReason = (used: number, { limit }: DiskLimit): string =>
   `uses ${inMebibytes(used)} MiB of disk, the limit is ${inMebibytes(limit)} MiB (limits.disk_mb)`
 
-const way_out =
+const cleanUpHint =
   'start the container and remove files with container exec, delete a workspace, or have an admin raise limits.disk_mb'
-const no_start = 'delete a workspace or the project, or have an admin raise limits.disk_mb'
+const noStartHint = 'delete a workspace or the project, or have an admin raise limits.disk_mb'
 
 type Row = Pick<ProjectWithContainer, 'limits' | 'disk_state' | 'disk_used_bytes'>
 
-/** By the row as it is: a limit that was raised counts at once. */
-const isOver = (row: Row, { limit }: DiskLimit) =>
+/** By the current limit: a limit that was raised takes effect at once. */
+const exceeds = (row: Row, { limit }: DiskLimit) =>
   row.disk_state !== 'ok' && (row.disk_used_bytes ?? 0) > limit
 
 /** Throws `exhausted` while nothing may be written for a project. */
-export function requireRoom(config: Config, row: Row): void {
+export function requireDiskSpace(config: Config, row: Row): void {
   const limit = diskLimit(config, row)
-  if (isOver(row, limit))
+  if (exceeds(row, limit))
     throw new Fault('exhausted', `the project ${overReason(row.disk_used_bytes ?? 0, limit)}`, {
-      hint: way_out,
+      hint: cleanUpHint,
     })
 }
 
-/** Throws `exhausted` when a project is so far over its limit that not even cleaning up is let in. */
+/** Throws `exhausted` if a project exceeds its limit by so much that its container may not even start to clean up. */
 export function requireStartable(config: Config, row: Row): void {
   const limit = diskLimit(config, row)
-  if (isOver(row, limit) && (row.disk_used_bytes ?? 0) > limit.ceiling)
+  if (exceeds(row, limit) && (row.disk_used_bytes ?? 0) > limit.ceiling)
     throw new Fault('exhausted', `the project ${overReason(row.disk_used_bytes ?? 0, limit)}`, {
-      hint: no_start,
+      hint: noStartHint,
     })
 }
 
@@ -85,7 +85,7 @@ export const shownDisk = (config: Config, row: Row & Pick<ProjectWithContainer, 
   return {
     used_mb: row.disk_used_bytes === null ? null : Math.ceil(row.disk_used_bytes / mebibyte),
     limit_mb: limit.limit / mebibyte,
-    over: isOver(row, limit),
+    over: exceeds(row, limit),
     measured_at: row.disk_measured_at,
   }
 }

@@ -1,8 +1,7 @@
-// Measures what projects take on the disk and stops those that take too much. Every second the free space of the disk is
-// looked at, which costs nothing; a project is measured, one at a time, when so much was written to the disk since its last
-// measure that it may be over, when that was long ago, or when it is over and cleans up. State is in the rows: after a
-// crash the next look goes on from there. Where a file system has quotas of its own they would hold exactly; none is
-// set up here, and no single file grows beyond the limit (`RLIMIT_FSIZE`, see `runtime/docker/container/options.ts`).
+// Measures the disk use of projects and stops those that exceed their limit. The free space of the disk is read every second,
+// which is cheap; a project is measured, one at a time, when enough was written to the disk since its last measurement that it
+// may exceed its limit, when that was long ago, or while it is over the limit. State is in the rows and survives a crash. File
+// system quotas are not used; no single file grows beyond the limit (`RLIMIT_FSIZE`, see `runtime/docker/container/options.ts`).
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/load.ts'
 import { messageOf } from '../../fault.ts'
@@ -28,11 +27,11 @@ import {
   usedBytes,
 } from './limit.ts'
 
-const look_ms = 1_000
-/** A tree that takes long to measure is measured less often: this many times as long as the measure took. */
-const rest = 20
-/** And all of them together leave the event loop its time. */
-const pause = 2
+const lookMs = 1_000
+/** Shortest interval between measurements of a project, as a multiple of how long one takes. */
+const intervalFactor = 20
+/** Pause after each measurement, as a multiple of how long it took: leaves time to the event loop. */
+const pauseFactor = 2
 
 type Deps = {
   store: Store
@@ -41,7 +40,7 @@ type Deps = {
   layout: Layout
   space: FreeSpace
   log: Log
-  /** Fails the sessions of a project and stops its container, whatever is being done with it. */
+  /** Fails the sessions of a project and stops its container, also during a start. */
   stop: (project_id: string, reason: string) => Promise<void>
 }
 
@@ -52,7 +51,7 @@ export function createDiskWatch(deps: Deps) {
   const { written } = space
   const ended = new AbortController()
   const known = new Map<string, Known>()
-  /** Projects that were written to, or had something removed, by the server itself. */
+  /** Projects whose files the server itself wrote or removed. */
   const touched = new Set<string>()
   const measuring = new Map<string, Promise<void>>()
   const stopping = new Map<string, Promise<void>>()
@@ -64,16 +63,16 @@ export function createDiskWatch(deps: Deps) {
     const age = Date.now() - last.at
     const { limit } = diskLimit(config, project)
     if (project.disk_state === 'over')
-      return last.used <= limit || (project.wanted === 'running' && age > pause * last.took_ms)
+      return last.used <= limit || (project.wanted === 'running' && age > pauseFactor * last.took_ms)
     const room = Math.max(0, limit - last.used) / 2
     const grown = Math.max(
       written.bytes - last.written.bytes,
       (written.entries - last.written.entries) * averageEntryBytes,
     )
-    return grown > room || age > Math.max(config.reconcile_seconds * 1000, rest * last.took_ms)
+    return grown > room || age > Math.max(config.reconcile_seconds * 1000, intervalFactor * last.took_ms)
   }
 
-  /** Of the trees that a container writes; and of its own layer, where its root is writable. */
+  /** Of the directories that a container writes, and of its writable layer if it has one. */
   async function bytesOf(project: ProjectWithContainer, limit: DiskLimit): Promise<number> {
     const options = { signal: ended.signal, stop_at_bytes: limit.ceiling + mebibyte }
     const trees = []
@@ -103,16 +102,16 @@ export function createDiskWatch(deps: Deps) {
     if (state === 'stopping') enforce(project_id, used, limit)
   }
 
-  /** Nobody waits for it: other projects are measured meanwhile. If it fails, the row says that it is still to be done. */
+  /** In the background: other projects are measured meanwhile. If it fails, the row stays `stopping` and it is repeated. */
   function enforce(project_id: string, used: number, limit: DiskLimit): void {
     if (stopping.has(project_id)) return
     const reason = `the project ${overReason(used, limit)}`
-    log.warn('a project uses too much disk and is stopped', { project_id, reason })
+    log.warn('stopping a project that exceeds its disk limit', { project_id, reason })
     const work = deps
       .stop(project_id, reason)
       .then(() => saveContainer(store.db, project_id, { disk_state: 'over', reason }))
       .catch((error: unknown) =>
-        log.warn('failed to stop a project that uses too much disk', {
+        log.warn('failed to stop a project that exceeds its disk limit', {
           project_id,
           reason: messageOf(error),
         }),
@@ -121,17 +120,17 @@ export function createDiskWatch(deps: Deps) {
     stopping.set(project_id, work)
   }
 
-  /** Those who ask at the same moment share one. */
+  /** Concurrent calls share one measurement. */
   function measureOnce(project_id: string): Promise<void> {
-    const under = measuring.get(project_id)
-    if (under) return under
+    const running = measuring.get(project_id)
+    if (running) return running
     const mine = measure(project_id).finally(() => measuring.delete(project_id))
     measuring.set(project_id, mine)
     return mine
   }
 
   async function round(): Promise<void> {
-    await space.look()
+    await space.sample()
     const projects = await projectsOnDisk(store.db, [...touched])
     const ids = new Set(projects.map(({ id }) => id))
     for (const id of known.keys()) if (!ids.has(id)) known.delete(id)
@@ -142,8 +141,8 @@ export function createDiskWatch(deps: Deps) {
       await measureOnce(id).catch((error: unknown) =>
         log.warn('failed to measure the disk use of a project', { project_id: id, reason: messageOf(error) }),
       )
-      await sleep(pause * (performance.now() - began), undefined, { signal: ended.signal })
-      await space.look()
+      await sleep(pauseFactor * (performance.now() - began), undefined, { signal: ended.signal })
+      await space.sample()
     }
   }
 
@@ -151,11 +150,11 @@ export function createDiskWatch(deps: Deps) {
     while (!ended.signal.aborted) {
       try {
         await round()
-        await sleep(look_ms, undefined, { signal: ended.signal })
+        await sleep(lookMs, undefined, { signal: ended.signal })
       } catch (error) {
         if (ended.signal.aborted) return
-        log.warn('failed to look at the disk, and will try again', { reason: messageOf(error) })
-        await sleep(look_ms)
+        log.warn('failed to measure disk use, retrying', { reason: messageOf(error) })
+        await sleep(lookMs)
       }
     }
   }

@@ -1,5 +1,5 @@
-// Commands in containers that somebody waits for. Every one goes through the container's supervisor, which owns it: it keeps
-// the deadline and ends the command when the connection to the server is lost. A container that does not run is started.
+// Commands in containers that a caller waits for. The supervisor of the container runs them: it enforces the deadline and ends
+// the command when the connection to the server is lost. A container that does not run is started.
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { services } from '../../git/remote.ts'
@@ -19,7 +19,7 @@ import type { SupervisorOf } from './supervised.ts'
 
 export type ExecHooks = {
   signal: AbortSignal
-  /** What is done before the command runs, and what it writes. */
+  /** Steps before the command runs, and its output. */
   progress: Progress
 }
 
@@ -65,19 +65,19 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-const cutOff = (error: Fault) =>
-  new Fault('unavailable', `the command was cut off: ${messageOf(error)}`, {
-    hint: 'the container stopped, was restarted or hangs; the command is ended with it',
+const interrupted = (error: Fault) =>
+  new Fault('unavailable', `the command was interrupted: ${messageOf(error)}`, {
+    hint: 'the container stopped, restarted or does not respond; the command is ended with it',
     cause: error,
   })
 
 export function createAttached(deps: Deps) {
-  /** Calls under way, by project. */
+  /** Running calls, by project. */
   const waiting = new Map<string, number>()
 
-  /** The supervisor of a container that runs, or runs from now on. */
+  /** The supervisor of the container, which is started if it does not run. */
   async function ensure(project_id: string, { signal, progress }: ExecHooks): Promise<SupervisorLink> {
-    // A supervisor that is connected is proof enough of its project and of its container.
+    // A connected supervisor proves that the project and its container exist.
     if (deps.supervisor(project_id)) return await deps.supervisorOf(project_id, signal)
     await unlessAborted(deps.containers.start(project_id, { progress }), signal)
     return await deps.supervisorOf(project_id, signal)
@@ -93,7 +93,7 @@ export function createAttached(deps: Deps) {
         { signal: hooks.signal, on_progress: createOutputProgress(hooks.progress) },
       )
       .catch((error: unknown) => {
-        throw error instanceof Fault && error.kind === 'unavailable' ? cutOff(error) : error
+        throw error instanceof Fault && error.kind === 'unavailable' ? interrupted(error) : error
       })
   }
 
@@ -105,12 +105,16 @@ export function createAttached(deps: Deps) {
   }
 
   async function run(project_id: string, user: string | undefined, request: ExecRequest, hooks: ExecHooks) {
-    const under = waiting.get(project_id) ?? 0
-    if (under >= deps.config.execs.attached)
-      throw new Fault('exhausted', `${under} commands of this project are waited for`, {
-        hint: 'wait for some to end, or use detach; the limit is execs.attached of the config',
-      })
-    waiting.set(project_id, under + 1)
+    const running = waiting.get(project_id) ?? 0
+    if (running >= deps.config.execs.attached)
+      throw new Fault(
+        'exhausted',
+        `${running} commands of this project are running with a waiting caller, the limit`,
+        {
+          hint: 'wait until one ends, or use detach; the limit is execs.attached in the config',
+        },
+      )
+    waiting.set(project_id, running + 1)
     try {
       const link = await ensure(project_id, hooks)
       await requireOwnUser(link, user, hooks)

@@ -1,7 +1,7 @@
-// Detached commands: started by a call that does not wait, looked at and ended by others. The row comes first, then the
-// supervisor is told; it owns the command from then on and tells its end, which is committed once. So a server that is
-// killed at any instant leaves a command that goes on and a row that gets its end, or a row of a command that was never
-// started and is `lost` as soon as the supervisor connects again.
+// Detached commands: one call starts them, others read their output or end them. The row is written first, then the supervisor
+// starts the command; it owns the command from then on and reports its end, which is committed once. If the server is killed
+// at any point, the command continues and its row gets its end later, or the command was never started and its row becomes
+// `lost` when the supervisor reconnects.
 import type { Caller } from '../../auth/caller.ts'
 import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
@@ -32,13 +32,13 @@ type Deps = {
 
 const mostCharacters = 4000
 const startAttempts = 3
-const start_ms = 10_000
-const kill_ms = 10_000
-/** Calls that may wait for output in one container; beyond them a call answers at once. */
+const startMs = 10_000
+const killMs = 10_000
+/** Calls that may wait for output of one container; further calls return at once. */
 const mostWaiting = 256
 const mebibyte = 1024 * 1024
 
-const isGone = (error: unknown) =>
+const isUnreachable = (error: unknown) =>
   error instanceof Fault && (error.kind === 'unavailable' || error.kind === 'timeout')
 
 export function createDetached(deps: Deps) {
@@ -46,20 +46,20 @@ export function createDetached(deps: Deps) {
   const { db } = store
   const waiting = new Map<string, number>()
 
-  /** Repeated on the next connection when one is lost: the supervisor takes each id once. */
-  async function tell(command: ExecStart, project_id: string, hooks: ExecHooks): Promise<void> {
+  /** Repeated on the next connection if one is lost: the supervisor starts each id once. */
+  async function startInContainer(command: ExecStart, project_id: string, hooks: ExecHooks): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       const link = await deps.supervisorOf(project_id, hooks.signal)
-      // A connection that came after the row has settled it, if it was never started.
+      // A connection that was made after the row was written has marked it `lost` if it was never started.
       const { status, reason } = await records.require(command.exec_id)
       if (status === 'lost')
         throw new Fault('conflict', `the command was not started: ${reason}`, { hint: 'call again' })
       if (status !== 'running') return
       try {
-        return void (await link.send('exec_start', command, { timeout_ms: start_ms }))
+        return void (await link.send('exec_start', command, { timeout_ms: startMs }))
       } catch (error) {
-        const cut_off = error instanceof Fault && error.kind === 'unavailable'
-        if (!cut_off || attempt === startAttempts) throw error
+        const lost_connection = error instanceof Fault && error.kind === 'unavailable'
+        if (!lost_connection || attempt === startAttempts) throw error
       }
     }
   }
@@ -104,14 +104,14 @@ export function createDetached(deps: Deps) {
       total_bytes: Math.floor(total_mb * mebibyte),
     }
     try {
-      await tell(command, project_id, hooks)
+      await startInContainer(command, project_id, hooks)
     } catch (error) {
-      if (isGone(error))
-        throw new Fault('unavailable', `it is not known whether ${exec_id} was started`, {
-          hint: `exec_status of ${exec_id} shows it as soon as the container answers`,
+      if (isUnreachable(error))
+        throw new Fault('unavailable', `it is unknown whether ${exec_id} was started`, {
+          hint: `exec_status of ${exec_id} shows it when the container responds`,
           cause: error,
         })
-      // The supervisor answered, and did not take it; or its caller went away before it was told.
+      // The supervisor refused it, or the caller disconnected before it was sent.
       records.release([exec_id])
       await rows.deleteExec(db, exec_id)
       throw error
@@ -135,10 +135,10 @@ export function createDetached(deps: Deps) {
     const wait_ms = wait_seconds * 1000
     const params = { exec_id: id, stdout_offset: offsets.stdout, stderr_offset: offsets.stderr, wait_ms }
     try {
-      // Its end is news from elsewhere as well: the supervisor may have told it in between.
+      // Also wait for the row: the supervisor may have reported the end in between.
       await Promise.race([
         link.send('exec_wait', params, { signal: until }).catch((error: unknown) => {
-          if (!isGone(error) && !until.aborted) throw error
+          if (!isUnreachable(error) && !until.aborted) throw error
         }),
         wake.news(execWakeKey(id), seen, { signal: until, timeout_ms: wait_ms }),
       ])
@@ -156,7 +156,7 @@ export function createDetached(deps: Deps) {
   ) {
     let row = await records.require(exec_id)
     const offsets = deps.readOutput.offsetsOf(page.cursor)
-    // The row is read before the files, here and below: what is over by its row has all its output on the disk.
+    // The row is read before the files, here and below: a command that has ended by its row has all its output on disk.
     let read = await deps.readOutput.read(row, offsets, page.max_bytes)
     const nothing = read.stdout === '' && read.stderr === ''
     if (nothing && row.status === 'running' && page.wait_seconds > 0) {
@@ -173,9 +173,9 @@ export function createDetached(deps: Deps) {
     const seen = wake.seen(execWakeKey(exec_id))
     const link = await deps.supervisorOf(row.project_id, until)
     await link.send('exec_kill', { exec_id, signal })
-    // Another signal may be ignored, and is answered at once.
+    // A command may ignore other signals: return at once.
     if (signal === 'SIGKILL')
-      await wake.news(execWakeKey(exec_id), seen, { signal: until, timeout_ms: kill_ms })
+      await wake.news(execWakeKey(exec_id), seen, { signal: until, timeout_ms: killMs })
     return shownExec(await records.require(exec_id))
   }
 

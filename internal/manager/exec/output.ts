@@ -1,5 +1,5 @@
-// The stored output of detached commands, read page by page where the supervisor keeps it: in the droid's home, which the
-// container can write. So it is read as any other file of a container, and nothing that is in it is believed.
+// Reads the output of detached commands in pages from the files of the supervisor. They are in the droid's home, which the
+// container can write, so they are read like any other file of a container and their content is not trusted.
 
 import { Fault } from '../../fault.ts'
 import { readFile } from '../../files/files.ts'
@@ -27,7 +27,7 @@ export function createReadOutput({ layout, owner }: { layout: Layout; owner: Own
       const { content, encoding, size_bytes } = await readFile(root, path, { offset, max_bytes })
       return { bytes: Buffer.from(content, encoding), size: size_bytes, missing: false }
     } catch (error) {
-      // Nothing was written, it was removed to make room, or a droid has put something else in its place.
+      // Nothing was written, it was removed to free space, or a droid replaced it.
       if (error instanceof Fault && ['not_found', 'invalid', 'conflict', 'forbidden'].includes(error.kind))
         return { bytes: Buffer.alloc(0), size: 0, missing: true }
       throw error
@@ -38,8 +38,8 @@ export function createReadOutput({ layout, owner }: { layout: Layout; owner: Own
     offsetsOf(cursor: string | undefined): Offsets {
       const [, stdout, stderr] = /^(\d{1,15})\.(\d{1,15})$/.exec(cursor ?? '0.0') ?? []
       if (stdout === undefined)
-        throw new Fault('invalid', 'cursor is not one that exec_output returned', {
-          hint: 'leave it out to start from the beginning',
+        throw new Fault('invalid', 'cursor was not returned by exec_output', {
+          hint: 'omit it to start from the beginning',
         })
       return { stdout: Number(stdout), stderr: Number(stderr) }
     },
@@ -55,9 +55,9 @@ export function createReadOutput({ layout, owner }: { layout: Layout; owner: Own
         return {
           text: bytes.toString('utf8', 0, end),
           next: offsets[stream] + end,
-          // Half a character is no page of its own.
+          // A partial character is not a page.
           more: end > 0 && offsets[stream] + end < size,
-          // While it runs, how much it has written in all is known to its supervisor alone.
+          // While it runs, only its supervisor knows how much it has written.
           truncated: over && (written ?? 0) > size,
           gone: missing && (written ?? 0) > 0,
         }

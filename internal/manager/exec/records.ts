@@ -10,7 +10,7 @@ import type { Wake } from '../events/wake.ts'
 import { requireProject } from '../project/require.ts'
 
 /** Time after its deadline for the supervisor to end a command and report the end. */
-const overdue_ms = 60_000
+const overdueMs = 60_000
 
 export const shownExec = (row: rows.ExecRow) => ({
   exec_id: row.id,
@@ -96,7 +96,7 @@ export function createExecRecords({ store, wake, log }: { store: Store; wake: Wa
     },
     /** Part of the reconciler's sweep. A supervisor that reconnects later still reports how they ended. */
     async sweep(): Promise<void> {
-      const overdue = await rows.overdueExecs(db, new Date(Date.now() - overdue_ms))
+      const overdue = await rows.overdueExecs(db, new Date(Date.now() - overdueMs))
       for (const [project_id, of] of Map.groupBy(overdue, (row) => row.project_id))
         await lose(
           project_id,

@@ -1,7 +1,6 @@
-// Which sessions may have a droid at the same time: what their droids are expected to take must fit into the memory of
-// the container, or the kernel ends some of them. A session that does not fit waits as `queued`, in order; idle agents
-// that can resume are hibernated for it, the longest idle first. All of it is decided from rows, in transactions that the
-// lock of the log puts one after the other, so nothing is lost with the server.
+// Which sessions may run a droid at the same time: the expected memory of the droids must fit into the container, or the kernel
+// kills some of them. A session that does not fit is `queued`, in order; idle agents that can resume are hibernated for it, the
+// longest idle first. All decisions read rows in transactions that the lock of the event log serializes.
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
@@ -16,12 +15,12 @@ import type { RequestDispatch } from '../session/dispatch.ts'
 import { expectedMb, heldMb, supervisorMb } from './expected.ts'
 import type { MeasuredMemory } from './measured.ts'
 
-/** What a session that is to get a droid becomes. */
+/** The status of a session whose droid is to be started. */
 export type Place = { status: 'starting' } | { status: 'queued'; queue_position: number; reason: string }
 
 const waits = (need: number, free: number, is_outdated: boolean) =>
   `waits for memory: needs ${need} MiB, the container has ${Math.max(0, free)} MiB left${
-    is_outdated ? '; container start with recreate gives it the limit that its project has now' : ''
+    is_outdated ? '; container start with recreate applies the current limit of the project' : ''
   }`
 
 export type AdmissionDeps = {
@@ -34,7 +33,7 @@ export type AdmissionDeps = {
 }
 
 export function createAdmission({ store, config, log, measured, change, requestDispatch }: AdmissionDeps) {
-  /** Projects that may have queued sessions: a hint that saves queries, renewed by each sweep. */
+  /** Projects that may have queued sessions: a hint that saves queries, refreshed by each sweep. */
   const waiting = new Set<string>()
   const admitting = new Map<string, Promise<void>>()
   const again = new Set<string>()
@@ -42,7 +41,7 @@ export function createAdmission({ store, config, log, measured, change, requestD
   const held = (holder: MemoryHolder): number =>
     heldMb(config, holder, measured.of(holder.project_id, holder.id))
 
-  async function room(trx: Db, project: ProjectWithContainer) {
+  async function memoryOf(trx: Db, project: ProjectWithContainer) {
     const { holders, queued } = await memoryUse(trx, project.id)
     const limit = effectiveLimits(config, project).memory_mb
     const running = project.container_status === 'running' || project.container_status === 'paused'
@@ -51,13 +50,13 @@ export function createAdmission({ store, config, log, measured, change, requestD
     return { holders, queued, limit, actual, free }
   }
 
-  /** Nothing is hibernated if it would not be enough. */
-  async function makeRoom(trx: Db, project_id: string, holders: MemoryHolder[], missing: number) {
-    const coming = holders.filter((it) => it.hibernating).reduce((sum, it) => sum + held(it), 0)
+  /** Hibernates idle sessions, but none if that would not free enough. */
+  async function hibernateIdle(trx: Db, project_id: string, holders: MemoryHolder[], missing: number) {
+    const freeing = holders.filter((it) => it.hibernating).reduce((sum, it) => sum + held(it), 0)
     const idle = holders
       .filter((it) => it.idle_since !== null)
       .sort((a, b) => a.idle_since!.localeCompare(b.idle_since!))
-    let left = missing - coming
+    let left = missing - freeing
     const chosen: MemoryHolder[] = []
     for (const holder of idle) {
       if (left <= 0) break
@@ -69,10 +68,10 @@ export function createAdmission({ store, config, log, measured, change, requestD
       await insertCommand(trx, { session_id: id, project_id, kind: 'hibernate', payload: {} })
   }
 
-  /** In the transaction that makes it start. Throws `exhausted` if the container could never hold it. */
+  /** In the transaction that starts the session. Throws `exhausted` if it can never fit into the container. */
   async function place(trx: Db, project: ProjectWithContainer, droid: string): Promise<Place> {
     const need = expectedMb(config, droid)
-    const { holders, queued, limit, actual, free } = await room(trx, project)
+    const { holders, queued, limit, actual, free } = await memoryOf(trx, project)
     if (supervisorMb + need > limit)
       throw new Fault(
         'exhausted',
@@ -81,11 +80,11 @@ export function createAdmission({ store, config, log, measured, change, requestD
       )
     if (queued.length === 0 && need <= free) return { status: 'starting' }
     waiting.add(project.id)
-    if (queued.length === 0) await makeRoom(trx, project.id, holders, need - free)
+    if (queued.length === 0) await hibernateIdle(trx, project.id, holders, need - free)
     return { status: 'queued', queue_position: queued.length + 1, reason: waits(need, free, actual < limit) }
   }
 
-  /** Whether the queue moved. */
+  /** Returns whether the queue advanced. */
   async function admitFirst(project_id: string): Promise<boolean> {
     const [first] = (await memoryUse(store.db, project_id)).queued
     if (!first) {
@@ -97,10 +96,10 @@ export function createAdmission({ store, config, log, measured, change, requestD
       if (!project) return false
       if (row.status !== 'queued') return true
       const need = expectedMb(config, row.droid)
-      const { holders, actual, free } = await room(trx, project)
-      // Also if the limit was lowered below what it needs: alone in the container it may try.
+      const { holders, actual, free } = await memoryOf(trx, project)
+      // If the limit was lowered below what it needs, it may start when it is alone in the container.
       if (need > free && !(holders.length === 0 && supervisorMb + need > actual)) {
-        await makeRoom(trx, project_id, holders, need - free)
+        await hibernateIdle(trx, project_id, holders, need - free)
         return false
       }
       await write([status('starting')], { queued_at: null })
@@ -113,7 +112,7 @@ export function createAdmission({ store, config, log, measured, change, requestD
     requestDispatch(project_id)
   }
 
-  /** One at a time per project; what happens meanwhile is looked at once more. */
+  /** One at a time per project; a call meanwhile runs it once more. */
   function admit(project_id: string): void {
     if (admitting.has(project_id)) return void again.add(project_id)
     const mine = admitAll(project_id)

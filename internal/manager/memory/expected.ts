@@ -1,10 +1,10 @@
-// What sessions are expected to take of the memory of their container.
+// The memory that sessions are expected to use in their container.
 
 import { agents } from '../../agents/agents.ts'
 import type { Config } from '../../config/load.ts'
 import type { MemoryHolder } from '../../store/rows/session/memory.ts'
 
-/** The supervisor, with room for its buffers. */
+/** The supervisor and its buffers. */
 export const supervisorMb = 48
 const shellMb = 8
 const unknownAgentMb = 256
@@ -17,9 +17,9 @@ export function expectedMb({ droids }: Pick<Config, 'droids'>, droid: string): n
 }
 
 /** A shell has no process between turns. */
-const isAtRest = (config: Pick<Config, 'droids'>, { droid, status }: MemoryHolder): boolean =>
+const hasNoProcess = (config: Pick<Config, 'droids'>, { droid, status }: MemoryHolder): boolean =>
   status === 'idle' && (droid === 'shell' || config.droids[droid]?.kind === 'shell')
 
-/** Of a session that is neither queued nor hibernated; what was measured counts if it is more. */
+/** For a session that is neither queued nor hibernated: the expected or the measured memory, whichever is larger. */
 export const heldMb = (config: Pick<Config, 'droids'>, session: MemoryHolder, measured_mb = 0): number =>
-  Math.max(isAtRest(config, session) ? 0 : expectedMb(config, session.droid), measured_mb)
+  Math.max(hasNoProcess(config, session) ? 0 : expectedMb(config, session.droid), measured_mb)

@@ -1,6 +1,6 @@
-// Hibernation: the process of an agent that has been idle for long is stopped, and the next message starts it again with
-// its conversation. The session stays `idle`. A row decides: the supervisor is told by a command, and when it has stopped
-// the process the row says `hibernated`. A message that comes in between finds the agent gone and starts it again.
+// Hibernation: stops the process of an agent that has been idle for long; the next message starts it again with its
+// conversation. The session stays `idle`. A command asks the supervisor to stop the process; then the row becomes `hibernated`.
+// A message that arrives in between finds the agent gone and starts it again.
 import type { Config } from '../../config/load.ts'
 import { messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
@@ -25,7 +25,7 @@ export function createHibernation({ store, config, log, change, requestDispatch 
       await change(command.session_id, async (trx, row, write) => {
         await deleteCommand(trx, command.id)
         if (row.status !== 'idle' || row.hibernated) return
-        // It is idle for as long as before: `session_idle_minutes` counts from then.
+        // `idle_at` stays: `session_idle_minutes` counts from then.
         await write([status('idle', { hibernated: true })], { hibernated: true, idle_at: row.idle_at })
       })
     },
@@ -35,7 +35,7 @@ export function createHibernation({ store, config, log, change, requestDispatch 
       const projects = new Set<string>()
       for (const { id, project_id } of await hibernatable(store.db, before))
         try {
-          const told = await change(id, async (trx, row) => {
+          const requested = await change(id, async (trx, row) => {
             const since = row.idle_at === null ? undefined : Date.parse(row.idle_at)
             if (row.status !== 'idle' || row.hibernated || row.end_requested_at) return false
             if (since === undefined || since >= before.getTime()) return false
@@ -43,7 +43,7 @@ export function createHibernation({ store, config, log, change, requestDispatch 
             await insertCommand(trx, { session_id: id, project_id, kind: 'hibernate', payload: {} })
             return true
           })
-          if (told) projects.add(project_id)
+          if (requested) projects.add(project_id)
         } catch (error) {
           log.warn('failed to hibernate a session', { session_id: id, reason: messageOf(error) })
         }

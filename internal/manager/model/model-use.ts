@@ -1,5 +1,4 @@
-// What sessions use of models: which provider a droid gets, and what its requests are held to. What they may cost, and did
-// cost, is `spending.ts`.
+// Model use of sessions: which provider a droid gets, and the rules for its requests. `spending.ts` accounts for their cost.
 import type { Config, Credential } from '../../config/load.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
@@ -14,7 +13,7 @@ import { createSpending } from './spending.ts'
 
 type Known = { config: Config; credentials: ReadonlyMap<string, Credential> }
 
-/** Nothing for a droid that asks no model of ours; a fault that names the missing key for one that cannot work. */
+/** Undefined for a droid that does not use the model proxy. Throws a fault that names the missing key. */
 export function providerOf(
   { config, credentials }: Known,
   project: { credential_refs: string[] },
@@ -27,7 +26,7 @@ export function providerOf(
   if (chosen) return chosen
   throw new Fault(
     'unavailable',
-    `droid "${droid}" needs a key for ${wanted.join(' or ')}, and there is none`,
+    `droid "${droid}" needs a key for ${wanted.join(' or ')}, which is not configured`,
     {
       hint: remedy(first),
     },
@@ -37,7 +36,7 @@ export function providerOf(
 const rememberMs = 1_000
 const rememberAtMost = 10_000
 
-/** Every request to a model asks for them; what another server changes is known a second later. */
+/** Cached, because every model request reads them; a change by another server takes effect after a second. */
 function createRules(store: Store) {
   const known = new Map<string, ModelRules & { until: number }>()
   return async (project_id: string): Promise<ModelRules> => {
@@ -59,7 +58,7 @@ export function createModelUse(
     log: Log
     /** The secret of this home: reservations of its previous processes are recognized by its hash. */
     secret: Buffer
-    /** Whose key it is. */
+    /** The session that a key belongs to. */
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
     throttle: ContainerThrottle
   },

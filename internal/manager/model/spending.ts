@@ -1,6 +1,6 @@
-// The money of projects, held in rows: a request to a model reserves what it may cost at most before it is sent, and is
-// settled with what it did cost in the transaction that records its usage. While its process lives it renews the lease of
-// its reservations. What a dead process left is charged in full by the sweep: the request may have been answered.
+// The spending of projects, in rows: a model request reserves its maximum cost before it is sent, and is settled with its actual
+// cost in the transaction that records its usage. A running server renews the leases of its reservations. The sweep charges
+// reservations of ended processes in full: the request may have been answered.
 import { createHash, randomUUID } from 'node:crypto'
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf, unknown } from '../../fault.ts'
@@ -10,8 +10,8 @@ import type { Db, Store } from '../../store/open.ts'
 import * as rows from '../../store/rows/spending.ts'
 import type { SessionChanging } from '../session/change.ts'
 
-const lease_seconds = 60
-const renew_ms = 15_000
+const leaseSeconds = 60
+const renewMs = 15_000
 
 type Deps = {
   store: Store
@@ -29,13 +29,13 @@ function refusal({ spent_usd, reserved_usd, limit_usd }: rows.Admission): Fault 
   if (spent_usd >= limit_usd)
     return new Fault(
       'exhausted',
-      `the project has cost ${spent_usd.toFixed(2)} US dollars, and may cost ${limit_usd}`,
+      `the project has cost ${spent_usd.toFixed(2)} US dollars, the limit is ${limit_usd}`,
       { hint: 'raise limits.max_cost_usd' },
     )
   return new Fault(
     'unavailable',
-    `requests under way may cost ${reserved_usd.toFixed(2)} US dollars, all that is left of max_cost_usd (${limit_usd})`,
-    { hint: 'wait for them, or raise limits.max_cost_usd', retry_after_seconds: 2 },
+    `running requests reserve ${reserved_usd.toFixed(2)} US dollars, all that is left of max_cost_usd (${limit_usd})`,
+    { hint: 'wait until they end, or raise limits.max_cost_usd', retry_after_seconds: 2 },
   )
 }
 
@@ -43,7 +43,7 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
   const home = createHash('sha256').update('spending').update(secret).digest('hex').slice(0, 32)
   const holder = { home, process: randomUUID() }
   const held = new Set<string>()
-  /** By project: requests that are answered already, while that is being written. */
+  /** By project: answered requests whose cost is being written. */
   const settling = new Map<string, Set<Promise<void>>>()
 
   const event = (usage: Usage) => ({
@@ -53,8 +53,8 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
   })
 
   /**
-   * Ends a reservation, and records what it cost. `is_held`: it is this process's own request, which counts also if the
-   * reservation is gone, lost with the database or charged by a sweep after a long pause: too much is better than nothing.
+   * Ends a reservation and records its cost. `is_held`: the request is of this process and counts even if the reservation no
+   * longer exists, because the database lost it or a sweep charged it after a long pause: better twice than never.
    */
   async function charge(ended: Ended, usage: Usage, is_held: boolean): Promise<void> {
     const { id, project_id, session_id } = ended
@@ -65,7 +65,7 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
       })
     } catch (error) {
       if (!(error instanceof Fault) || error.kind !== 'not_found') throw error
-      // The session was deleted meanwhile; what it cost is not.
+      // The session was deleted meanwhile; its cost still counts.
       await store.transact(async (trx) => {
         if (await ends(trx)) await rows.addCost(trx, project_id, usage.cost_usd)
       })
@@ -76,13 +76,13 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
     const { project_id } = reservation
     const limit = config.limits.max_cost_usd
     const ask = async () => {
-      const admission = await rows.reserveModelCost(store.db, reservation, limit, lease_seconds)
+      const admission = await rows.reserveModelCost(store.db, reservation, limit, leaseSeconds)
       if (!admission) throw unknown('project', project_id)
       return admission
     }
     const first = await ask()
     if (first.admitted) return
-    // The droid has its answer before the reservation of that is settled.
+    // The droid gets an answer before its reservation is settled: wait for that and try again.
     const ending = settling.get(project_id)
     if (!ending) throw refusal(first)
     await Promise.allSettled(ending)
@@ -95,7 +95,7 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
     const reservation = { id, project_id, session_id, provider, model, amount_usd: usd, ...holder }
     await admit(reservation)
     held.add(id)
-    /** Not renewed any more: if this fails, the sweep charges it in full. */
+    /** Its lease is not renewed from here on: if this fails, the sweep charges it in full. */
     const end = async (work: Promise<void>) => {
       held.delete(id)
       const mine = settling.get(project_id) ?? new Set()
@@ -114,14 +114,14 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
   async function sweep(): Promise<void> {
     for (const dead of await rows.deadReservations(store.db, holder)) {
       const { provider, model, amount_usd } = dead
-      log.warn('a model request was cut off with its server, and is charged in full', {
+      log.warn('charging a model request in full whose server ended during it', {
         session_id: dead.session_id,
         provider,
         model,
         cost_usd: amount_usd,
       })
       const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 }
-      // One that cannot be charged must not keep the others from it; it is tried again by the next sweep.
+      // A failure must not prevent the others from being charged; the next sweep tries again.
       await charge(dead, { provider, model, ...none, cost_usd: amount_usd, estimated: true }, false).catch(
         (error: unknown) => log.error('failed to charge a reservation', { id: dead.id, error }),
       )
@@ -131,11 +131,11 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
   const renewing = setInterval(() => {
     if (held.size === 0) return
     rows
-      .renewReservations(store.db, [...held], lease_seconds)
+      .renewReservations(store.db, [...held], leaseSeconds)
       .catch((error: unknown) =>
         log.warn('failed to renew the reservations of model requests', { reason: messageOf(error) }),
       )
-  }, renew_ms)
+  }, renewMs)
   renewing.unref()
 
   return { reserve, sweep, close: () => clearInterval(renewing) }

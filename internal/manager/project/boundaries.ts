@@ -1,6 +1,6 @@
-// Who may change which field of a project. What bounds a project is changed by an admin; a token of the project, and with
-// it every droid that holds its scope, may only tighten it. This table is the one place that says so: the update asks it,
-// `config_limits` and docs/tools.md show it, and the permission matrix has a row for each field.
+// Who may change which field of a project. An admin changes what bounds a project; a project token, and every droid with its
+// scope, may only tighten it. This table is the only definition: `project update` checks it, `config_limits` and docs/tools.md
+// show it, and the permission matrix has a row for each field.
 import type { Caller } from '../../auth/caller.ts'
 import { holdsEverything } from '../../auth/grant.ts'
 import { parseScope } from '../../auth/scope.ts'
@@ -8,7 +8,7 @@ import type { Limits } from '../../config/limits.ts'
 import { Fault } from '../../fault.ts'
 import type { NetworkMode } from '../../runtime/runtime.ts'
 
-/** What `project update` can change. */
+/** The fields that `project update` can change. */
 export type ProjectChange = {
   name: string
   description: string
@@ -25,7 +25,7 @@ export type ProjectChange = {
   protected_paths: string[]
   api_scope_grant: string | null
 }
-/** The same fields as they are, with the limits that hold. */
+/** The current values of the same fields, with the effective limits. */
 export type Bounded = Omit<ProjectChange, 'limits'> & { limits: Limits }
 
 type Field = keyof ProjectChange
@@ -41,7 +41,7 @@ type By = 'project' | 'admin' | 'tighten'
 const networks: NetworkMode[] = ['none', 'internal', 'open']
 const isSubset = (inner: string[], outer: string[]) => inner.every((name) => outer.includes(name))
 
-/** No limit at all is the loosest. */
+/** 0 means no limit, which is the loosest. */
 const heightOf = (name: keyof Limits, value: number) =>
   name === 'max_cost_usd' && value === 0 ? Number.POSITIVE_INFINITY : value
 const isLower = (before: Limits, after: Partial<Limits>) =>
@@ -51,12 +51,12 @@ const isLower = (before: Limits, after: Partial<Limits>) =>
 
 const fewer = {
   by: 'tighten' as const,
-  how: 'only names that it has',
+  how: 'only names that it already has',
   tightens: (before: string[], after: string[]) => isSubset(after, before),
 }
 const further = {
   by: 'tighten' as const,
-  how: 'all names that it has, and further ones',
+  how: 'all names that it already has, and more',
   tightens: (before: string[], after: string[]) => isSubset(before, after),
 }
 
@@ -74,7 +74,7 @@ export const boundaries: { [F in Field]: Rule<F> } = {
     how: 'from open to internal to none',
     tightens: (before, after) => networks.indexOf(after) <= networks.indexOf(before),
   },
-  limits: { by: 'tighten', how: 'lower than the limits that hold', tightens: isLower },
+  limits: { by: 'tighten', how: 'lower than the current limits', tightens: isLower },
   disabled_tools: further,
   protected_paths: further,
   mcp_servers: fewer,
@@ -94,7 +94,7 @@ function refusal<F extends Field>(field: F, before: Bounded[F], after: ProjectCh
   return tightens(before, after) ? undefined : `a project token may only tighten it: ${how}`
 }
 
-/** Throws `forbidden` for the first field that this caller may not change like that. `before` is locked. */
+/** Throws `forbidden` for the first field that this caller may not change in this way. `before` is locked. */
 export function requireMayChange(caller: Caller, before: Bounded, change: Partial<ProjectChange>): void {
   requireMayGrant(caller, before.api_scope_grant, change.api_scope_grant)
   if (holdsEverything(caller)) return
@@ -108,24 +108,28 @@ export function requireMayChange(caller: Caller, before: Bounded, change: Partia
   }
 }
 
-/** A grant outlives the session that would set it, and a session is never what decides how much sessions may hold. */
+/** A grant outlives the session that would set it, and sessions never decide the scope of sessions. */
 export function requireMayGrant(
   caller: Caller,
   before: string | null,
   wanted: string | null | undefined,
 ): void {
   if (wanted === undefined || wanted === null || wanted === before || !caller.session_id) return
-  throw new Fault('forbidden', 'api_scope_grant cannot be set by a session, or with a token that it minted', {
-    hint: 'an admin sets it with a token of his own',
-  })
+  throw new Fault(
+    'forbidden',
+    'api_scope_grant cannot be set by a session or with a token that a session created',
+    {
+      hint: 'set it with an admin token that was not created by a session',
+    },
+  )
 }
 
 export const lacksGrant = (project_id: string, grant: string | null) =>
-  new Fault('forbidden', `project ${project_id} has the grant ${grant}, which is more than your scope`, {
-    hint: 'whoever acts in its container could use the keys of its sessions; use another project',
+  new Fault('forbidden', `project ${project_id} has the grant ${grant}, which exceeds your scope`, {
+    hint: 'processes in its container can use the keys of its sessions; use another project',
   })
 
-/** The scope as it is stored; `project_id` is undefined for a project that is being made. */
+/** The scope of a grant; `project_id` is undefined for a project that is being created. */
 export function parseGrant(text: string, project_id: string | undefined) {
   const scope = parseScope(text)
   if (scope.kind === 'project' && scope.project_id === project_id)

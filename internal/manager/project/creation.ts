@@ -1,4 +1,4 @@
-// A new project, with its remote cloned. The clone goes on by itself; whoever wants to know how it ends waits for it.
+// Creates a project and clones its remote. The clone runs in the background; a caller may wait for it.
 import type { Caller } from '../../auth/caller.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
@@ -26,7 +26,7 @@ export function createProjectCreation(deps: { projects: Projects; containers: Co
         kind,
         `project "${name}" (${project_id}) was created, but its remote was not cloned: ${reason}`,
         {
-          hint: `container start with project_id ${project_id} tries again, project delete removes the project`,
+          hint: `container start with project_id ${project_id} tries again; project delete removes the project`,
           cause,
         },
       )
@@ -35,7 +35,7 @@ export function createProjectCreation(deps: { projects: Projects; containers: Co
     })
     const after = await projects.get(project_id)
     const { state, prepare_error } = after.default_workspace
-    if (state !== 'ready') throw failed(prepare_error ?? `its workspace is ${state}`)
+    if (state !== 'ready') throw failed(prepare_error ?? `the workspace is ${state}`)
     return after
   }
 }

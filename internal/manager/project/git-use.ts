@@ -1,5 +1,5 @@
-// What git in containers may use: sessions with their own key, and the commands that the server itself runs with a key that
-// ends with them.
+// Access of git in containers to the remote of their project: sessions use their own key, commands that the server runs use a
+// key that is revoked when they end.
 import type { Credential } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import { createGitKeys, type GitKeys } from '../../git/keys.ts'
@@ -49,7 +49,7 @@ export function createGitUse(deps: {
   }
 }
 
-/** A git credential is sent over HTTP only. */
+/** A git credential is only sent over HTTP. */
 export function checkRemote(
   remote: { remote_url: string; network: string; credential_refs: readonly string[] },
   credentials: ReadonlyMap<string, Credential>,
@@ -61,6 +61,6 @@ export function checkRemote(
     })
   if (remote.network !== 'open')
     throw new Fault('invalid', `an ssh or git remote cannot be reached with network ${remote.network}`, {
-      hint: 'use network open, or an http(s) remote_url, which goes through the server',
+      hint: 'use network open, or an http(s) remote_url, which goes through the git proxy of the server',
     })
 }

@@ -1,7 +1,7 @@
-// Setting what an admin grants to a project. From then on keys of the granted scope live in its container, so nothing that
-// somebody with less scope started there may be left: a wider grant is refused while sessions live or schedules are
-// enabled, and takes effect only after the container was removed. A narrower one takes effect at once: keys beyond it
-// are refused, and tokens that they minted are revoked.
+// Sets the grant of a project. Its container then holds keys of the granted scope, so nothing that was started there with less
+// scope may remain: a wider grant is refused while sessions are active or schedules are enabled, and takes effect only after the
+// container was removed. A narrower grant takes effect at once: keys beyond it are refused, and tokens that they created are
+// revoked.
 import { isGranted } from '../../auth/grant.ts'
 import { covers, parseScope } from '../../auth/scope.ts'
 import { Fault, unknown } from '../../fault.ts'
@@ -18,26 +18,26 @@ type Deps = {
   store: Store
   runtime: Runtime
   serial: KeyedQueue
-  /** What servers remember of tokens and keys; told before the change is answered. */
+  /** Clears cached tokens and keys on all servers; called before the change is answered. */
   forget: () => Promise<void>
 }
-/** Writes the change of the row, with whatever was asked for together with it. */
+/** Writes the change of the row, with the other fields of the same update. */
 type Write = (trx: Db) => Promise<void>
 
 const some = (names: string[]) =>
   names.length > 5 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', ')
 
-async function requireNobody(db: Db, project_id: string): Promise<void> {
-  const living = (await activeSessions(db, project_id)).map(({ id }) => id)
-  if (living.length > 0)
-    throw new Fault('conflict', `project ${project_id} has living sessions: ${some(living)}`, {
-      hint: 'end them first: with the grant their container would hold keys that they may not have',
+async function requireUnused(db: Db, project_id: string): Promise<void> {
+  const active = (await activeSessions(db, project_id)).map(({ id }) => id)
+  if (active.length > 0)
+    throw new Fault('conflict', `project ${project_id} has active sessions: ${some(active)}`, {
+      hint: 'end them first: with the grant, their container would hold keys that exceed their scope',
     })
-  // Whoever may write to the project may have changed the prompt of any of them.
+  // Any token that may write to the project may have changed their prompts.
   const enabled = (await enabledSchedules(db, project_id)).map(({ id }) => id)
   if (enabled.length > 0)
     throw new Fault('conflict', `project ${project_id} has enabled schedules: ${some(enabled)}`, {
-      hint: 'disable or delete them first; look at their prompts before you enable them again',
+      hint: 'disable or delete them first; review their prompts before you enable them again',
     })
 }
 
@@ -50,7 +50,7 @@ export function createGrants({ store, runtime, serial, forget }: Deps) {
       async (trx) => {
         const row = await lockProject(trx, project_id)
         if (!row || !isNarrower(row.api_scope_grant, grant))
-          throw new Fault('conflict', `project ${project_id} was changed meanwhile`, { hint: 'try again' })
+          throw new Fault('conflict', `project ${project_id} was changed concurrently`, { hint: 'try again' })
         await write(trx)
         const beyond = (await activeSessions(trx, project_id)).filter(
           ({ api_scope }) => api_scope && !isGranted(grant, project_id, parseScope(api_scope)),
@@ -65,9 +65,9 @@ export function createGrants({ store, runtime, serial, forget }: Deps) {
     await forget()
   }
 
-  /** The container goes first: a crash in between leaves a stopped container, and no grant. */
+  /** Removes the container first: a crash in between leaves a stopped container and no grant. */
   async function widen(project_id: string, write: Write): Promise<void> {
-    await requireNobody(store.db, project_id)
+    await requireUnused(store.db, project_id)
     await saveContainer(store.db, project_id, { wanted: 'stopped' })
     await runtime.remove(project_id)
     await saveContainer(store.db, project_id, {
@@ -79,14 +79,14 @@ export function createGrants({ store, runtime, serial, forget }: Deps) {
     })
     await store.transact(
       async (trx) => {
-        await requireNobody(trx, project_id)
+        await requireUnused(trx, project_id)
         const row = await projectById(trx, project_id)
         if (row?.wanted !== 'stopped')
-          throw new Fault('conflict', `the container of project ${project_id} was started meanwhile`, {
+          throw new Fault('conflict', `the container of project ${project_id} was started concurrently`, {
             hint: 'try again',
           })
         await write(trx)
-        // What others told them is in their memory.
+        // Their conversations contain messages of callers with less scope.
         await closeSessions(trx, project_id)
       },
       { lock: logLock },

@@ -1,4 +1,4 @@
-// What a caller can choose from when it makes a project. Credentials by name only.
+// The values that a caller can choose from when it creates a project. Credentials by name only.
 import type { Config, Credential } from '../../config/load.ts'
 import type { ModelProvider } from '../../model-providers.ts'
 import { remedy } from '../../models/providers/credentials.ts'
@@ -8,7 +8,7 @@ type Credentials = ReadonlyMap<string, Credential>
 
 export function createOptions(deps: { config: Config; credentials: Credentials; runtime: Runtime }) {
   const { config, credentials, runtime } = deps
-  /** A key for one of these; what is missing is said as a spawn would say it. */
+  /** Whether a key for one of these providers exists; `missing` has the hint that a spawn would give. */
   function needsOf(wanted: readonly ModelProvider[]) {
     const has = wanted.filter((name) => [...credentials.values()].some(({ provider }) => provider === name))
     return {

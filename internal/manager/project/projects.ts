@@ -1,6 +1,5 @@
-// Projects: made, listed, changed, deleted. A project is a row; its directories are made with it, its container when
-// somebody needs it. A delete marks the row first and can be repeated from any point, so that a crash in the middle
-// leaves nothing that the sweep would not finish.
+// Projects: create, list, update, delete. A project is a row; its directories are created with it, its container when it is
+// needed. A delete marks the row first and can be repeated from any point, so that the sweep finishes it after a crash.
 import { createHash } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import type { Caller } from '../../auth/caller.ts'
@@ -46,11 +45,11 @@ export type ProjectsDeps = {
   directories: Directories
   serial: KeyedQueue
   log: Log
-  /** Writes a change of the grant when nothing stands against it. */
+  /** Writes a change of the grant if sessions and schedules allow it. */
   regrant: (project_id: string, grant: string | null, write: (trx: Db) => Promise<void>) => Promise<void>
   /** Projects whose remote is not cloned yet. */
   preparing: Set<string>
-  /** Called before anything of a project is removed. */
+  /** Called before a project is removed. */
   beforeDelete: ((project_id: string) => Promise<void>)[]
   afterDelete: (() => void)[]
 }
@@ -108,7 +107,7 @@ export function createProjects(deps: ProjectsDeps) {
     for (const name of fields.credential_refs ?? [])
       if (!deps.credentials.has(name))
         throw new Fault('invalid', `no credential "${name}"`, {
-          hint: 'credentials are named in the config of the server',
+          hint: 'credentials are defined in the config of the server',
         })
     if (fields.container_type !== undefined) {
       const types = (await runtime.images()).map((image) => image.type)
@@ -128,7 +127,7 @@ export function createProjects(deps: ProjectsDeps) {
       )
   }
 
-  /** As it is stored. */
+  /** The grant as it is stored. */
   async function grantIn(
     grant: string | null | undefined,
     project_id?: string,
@@ -139,7 +138,7 @@ export function createProjects(deps: ProjectsDeps) {
     return formatScope(scope)
   }
 
-  /** Where a droid is installed, if it says so. */
+  /** The container type that has the droid, or the default one. */
   async function typeFor(droid: string): Promise<string> {
     const wanted = config.droids[droid]?.image
     const known = wanted !== undefined && (await runtime.images()).some(({ type }) => type === wanted)
@@ -193,7 +192,7 @@ export function createProjects(deps: ProjectsDeps) {
             created_at: at,
             updated_at: at,
           },
-          // The clone needs it; after a crash the reconciler starts it.
+          // The clone needs the container; after a crash the reconciler starts it.
           fields.remote_url ? 'running' : 'stopped',
         )
         await insertWorkspace(trx, {
@@ -212,10 +211,10 @@ export function createProjects(deps: ProjectsDeps) {
           : await rows.projectByIdempotencyKey(db, caller.id, idempotency_key)
       if (before && !before.deleting_at) return repeat(before, hash)
       if (error instanceof Fault && error.kind === 'conflict')
-        throw new Fault('conflict', `there is a project named "${fields.name}"`, { cause: error })
+        throw new Fault('conflict', `a project named "${fields.name}" already exists`, { cause: error })
       throw error
     }
-    // After the row: a directory without a row is an orphan, and would be moved aside.
+    // After the row: a directory without a row would be moved aside as an orphan.
     await deps.serial(id, async () => {
       await require(id)
       await deps.directories.ensureProject(id)
@@ -226,7 +225,7 @@ export function createProjects(deps: ProjectsDeps) {
 
   function repeat(before: rows.ProjectWithContainer, hash: string) {
     if (before.idempotency_hash === hash) return shown(before)
-    throw new Fault('conflict', 'this idempotency_key was used for a different request', {
+    throw new Fault('conflict', 'this idempotency_key was already used for a different request', {
       hint: 'use a new key for a new request',
     })
   }
@@ -237,7 +236,7 @@ export function createProjects(deps: ProjectsDeps) {
     const checked = {
       ...change,
       network: change.network ?? row.network,
-      // Only where the change could make them contradict each other.
+      // Only if the change could make them contradict each other.
       ...(change.network !== undefined || change.credential_refs !== undefined
         ? { remote_url: row.remote_url, credential_refs: change.credential_refs ?? row.credential_refs }
         : {}),
@@ -250,7 +249,7 @@ export function createProjects(deps: ProjectsDeps) {
     const write = async (trx: Db) => {
       const before = await rows.lockProject(trx, project_id)
       if (!before || before.deleting_at) throw unknown('project', project_id)
-      // Again: what was tight enough before may be loose by now.
+      // Again: the row may have changed since the first check.
       permit(before)
       await rows.updateProject(trx, project_id, {
         ...plain,
@@ -267,19 +266,19 @@ export function createProjects(deps: ProjectsDeps) {
       else await store.transact(write)
     } catch (error) {
       if (error instanceof Fault && error.kind === 'conflict' && brokenRule(error) === 'projects_name')
-        throw new Fault('conflict', `there is a project named "${change.name}"`, { cause: error })
+        throw new Fault('conflict', `a project named "${change.name}" already exists`, { cause: error })
       throw error
     }
     return shown(await require(project_id))
   }
 
-  /** Safe to repeat from any point; what is gone already is no error. */
+  /** Safe to repeat from any point; what is already removed is not an error. */
   async function remove(
     project_id: string,
   ): Promise<{ project_id: string; deleted: true; existed: boolean }> {
     const row = await rows.projectById(db, project_id)
     if (row) await rows.markDeleting(db, project_id)
-    // A start may be cloning for minutes; nobody needs its end any more.
+    // A start may be cloning for minutes, which is of no use now.
     deps.serial.interrupt(project_id, new Fault('conflict', `project ${project_id} is being deleted`))
     return await deps.serial(project_id, async () => {
       for (const hook of deps.beforeDelete) await hook(project_id)

@@ -1,6 +1,6 @@
-// What the scheduler does to rows, each step one transaction. A due schedule is locked, its runs are placed and its next
-// time is written before anything starts, so that a second scheduler on the same database finds nothing left to claim.
-// A run belongs to the scheduler that claimed it for as long as that renews its lease. How it ends is `endings.ts`.
+// The changes of rows that the scheduler makes, each in one transaction. A due schedule is locked, its runs are inserted and its
+// next time is written before anything starts, so that a second scheduler on the same database finds nothing left to claim.
+// A run belongs to the scheduler that claimed it while that renews its lease. `endings.ts` writes how runs end.
 import { messageOf } from '../../fault.ts'
 import { newRunId } from '../../ids.ts'
 import type { Db, Store } from '../../store/open.ts'
@@ -12,10 +12,10 @@ import { createEndings } from './endings.ts'
 export type ClaimsDeps = {
   store: Store
   now: () => number
-  /** Names this scheduler; never used again by another. */
+  /** The unique name of this scheduler. */
   claimed_by: string
   lease_ms: number
-  /** How many runs of one target may wait for the one that runs. */
+  /** How many runs of one target may be queued behind the running one. */
   queue_limit: number
   keep_runs: number
 }
@@ -24,7 +24,7 @@ export type Claimed = { run: runs.RunRow; schedule: rows.ScheduleRow }
 type Trigger = runs.RunRow['trigger']
 type Placing = { row: rows.ScheduleRow; target: rows.TargetRow; trigger: Trigger; due_at: number }
 
-/** A due time that is later than this was missed: nobody was there. It covers a restart of the server. */
+/** A due time that is longer ago was missed, because no server was running. Long enough for a restart of the server. */
 export const graceMs = 15_000
 
 const iso = (time: number) => new Date(time).toISOString()
@@ -36,9 +36,9 @@ export function overlapping(
 ): { status: 'running' | 'queued' | 'skipped'; error: string | null } {
   if (overlap === 'parallel' || active.running + active.queued === 0)
     return { status: 'running', error: null }
-  if (overlap === 'skip') return { status: 'skipped', error: 'the run before it was not over' }
+  if (overlap === 'skip') return { status: 'skipped', error: 'the previous run was still running' }
   if (active.queued >= queue_limit)
-    return { status: 'skipped', error: `${active.queued} runs are queued, the most there may be` }
+    return { status: 'skipped', error: `${active.queued} runs are queued, the limit` }
   return { status: 'queued', error: null }
 }
 
@@ -46,7 +46,7 @@ export function createClaims(deps: ClaimsDeps) {
   const { store, now, queue_limit } = deps
   const lease = () => ({ claimed_by: deps.claimed_by, lease_until: iso(now() + deps.lease_ms) })
 
-  /** What happens to a due run, given what the target is doing; `active` is kept up to date for the next one. */
+  /** The row of a due run, by the active runs of its target; updates `active` for the next one. */
   function place({ row, target, trigger, due_at }: Placing, active: runs.Active): runs.NewRun {
     const { status, error } = overlapping(row.overlap_behavior, active, queue_limit)
     if (status !== 'skipped') active[status] += 1
@@ -84,7 +84,7 @@ export function createClaims(deps: ClaimsDeps) {
     return {
       ...blank({ row, target, trigger: 'cron', due_at: missed.first }),
       status: 'skipped',
-      error: `no server was running then${times}`,
+      error: `no server was running at that time${times}`,
       ended_at: iso(now()),
     }
   }
@@ -102,7 +102,7 @@ export function createClaims(deps: ClaimsDeps) {
         ? []
         : row.catch_up === 'skip'
           ? [missedRun(row, target, missed)]
-          : // One run makes up for all that were missed, and the one that is due now does as well.
+          : // One run makes up for all missed ones; a run that is due now does so as well.
             times.length === 0
             ? [one('catch_up', missed.first)]
             : []
@@ -117,12 +117,12 @@ export function createClaims(deps: ClaimsDeps) {
     await runs.cancelQueued(trx, { schedule_id: id }, `the schedule was disabled: ${reason}`, at)
   }
 
-  /** A reason if it cannot be read any more, a time zone that is gone for one: it must not hold up the others. */
+  /** The reason if the times cannot be computed, for example for a removed time zone: it must not block other schedules. */
   async function timesOf(row: rows.ScheduleRow, at: number): Promise<Due | string> {
     try {
       return await dueTimes(row, Date.parse(row.next_run_at!), at, graceMs)
     } catch (error) {
-      return `its times cannot be read: ${messageOf(error)}`
+      return `failed to compute its times: ${messageOf(error)}`
     }
   }
 
@@ -167,7 +167,7 @@ export function createClaims(deps: ClaimsDeps) {
     })
   }
 
-  /** Runs of all targets right now; undefined if there is no such schedule. */
+  /** Starts runs of all targets now; undefined if the schedule does not exist. */
   async function trigger(schedule_id: string): Promise<runs.RunRow[] | undefined> {
     return await store.transact(async (trx) => {
       const row = await rows.lockSchedule(trx, schedule_id)
@@ -187,7 +187,7 @@ export function createClaims(deps: ClaimsDeps) {
     })
   }
 
-  /** Schedules whose token was revoked, has expired or is gone. */
+  /** Disables schedules whose token was revoked, has expired or was deleted. */
   async function disableOrphaned(): Promise<{ id: string; reason: string }[]> {
     return await store.transact(async (trx) => {
       const orphaned = await rows.lockOrphaned(trx, iso(now()))

@@ -1,5 +1,5 @@
-// What is written about runs once they are claimed: that they were started, and how they ended, in batches. An end gives
-// the turn to the next in the queue of its target.
+// Writes that claimed runs were started and how they ended, in batches. The end of a run starts the next queued run of its
+// target.
 import { createBatch } from '../../lib/batch.ts'
 import type { Store } from '../../store/open.ts'
 import {
@@ -33,7 +33,7 @@ export function createEndings({ store, now, lease, keep_runs }: Deps) {
     const schedule_ids = [...new Set(ended.map(({ run }) => run.schedule_id))]
     const target_ids = ended.flatMap(({ run }) => run.target_id ?? [])
     const promoted = await store.transact(async (trx) => {
-      // First, so that nobody queues behind a run that has just ended.
+      // First, so that no run is queued behind one that has just ended.
       await lockSchedules(trx, schedule_ids)
       await endRuns(
         trx,
@@ -44,7 +44,7 @@ export function createEndings({ store, now, lease, keep_runs }: Deps) {
       return await promoteQueued(trx, target_ids, lease())
     })
     return ended.map(({ run }) => {
-      // Each of them is given to one.
+      // Each promoted run is returned to one caller.
       const at = promoted.findIndex((next) => next.target_id === run.target_id)
       return at < 0 ? undefined : promoted.splice(at, 1)[0]
     })
@@ -53,7 +53,7 @@ export function createEndings({ store, now, lease, keep_runs }: Deps) {
   const ending = createBatch({ commit: endAll })
   return {
     started: starting.add,
-    /** Ends a run, once; the one that has its turn now is returned. */
+    /** Ends a run once; returns the queued run that starts now, if any. */
     end: (run: RunRow, how: Ending) => ending.add({ run, ending: how }),
   }
 }

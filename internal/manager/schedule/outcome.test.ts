@@ -19,7 +19,7 @@ it.each([
   [completion({ final_text: 'x', stop_reason: 'end_turn', exit_code: 3 }), 'failed', 'x', /exit code 3/],
   [completion({ stop_reason: 'refusal' }), 'failed', null, /refusal/],
   [completion({ final_text: 'x', stop_reason: 'cancelled' }), 'cancelled', 'x', /cancelled/],
-  [completion({ stop_reason: 'not_run' }), 'cancelled', null, /over before/],
+  [completion({ stop_reason: 'not_run' }), 'cancelled', null, /ended before/],
   [status('failed', 'the container was stopped'), 'failed', null, /container was stopped/],
   [status('cancelled'), 'cancelled', null, /was ended$/],
   [status('completed', 'ended'), 'cancelled', null, /ended: ended/],

@@ -4,7 +4,7 @@ import type { RunStatus } from '../../store/schema.ts'
 export type Ending = { status: RunStatus; output: string | null; error: string | null }
 type Seen = { type: string; data: Record<string, unknown> }
 
-/** More of a final text is in the session itself. */
+/** The session itself has the whole final text. */
 const outputAtMost = 100_000
 
 const text = (value: unknown): string | undefined =>
@@ -19,7 +19,7 @@ function ofCompletion(data: Record<string, unknown>): Ending {
   const error = text(data.error)
   if (stop_reason === 'cancelled') return { status: 'cancelled', output, error: 'the turn was cancelled' }
   if (stop_reason === 'not_run')
-    return { status: 'cancelled', output, error: 'the session was over before the turn had its end' }
+    return { status: 'cancelled', output, error: 'the session ended before the turn' }
   if (error) return { status: 'failed', output, error }
   if (typeof data.exit_code === 'number' && data.exit_code !== 0)
     return { status: 'failed', output, error: `exit code ${data.exit_code}` }
@@ -28,7 +28,7 @@ function ofCompletion(data: Record<string, unknown>): Ending {
   return { status: 'success', output, error: null }
 }
 
-/** Nothing as long as the turn goes on. */
+/** Undefined while the turn runs. */
 export function endingOf(turn_id: string, { type, data }: Seen): Ending | undefined {
   if (type === 'completion' && data.turn_id === turn_id) return ofCompletion(data)
   if (type !== 'status') return undefined

@@ -1,6 +1,5 @@
-// One run, executed: its prompt goes to a session through the one door, with the scope that the schedule was given; then
-// the session's events tell how it ends. Every step may be repeated by another server after a crash: the door is given
-// the run's id as the key by which it knows a repeat.
+// Executes one run: sends its prompt to a session through the door, with the scope of the schedule, and reads the events of the
+// session until the turn ends. Another server may repeat every step after a crash: the id of the run is the idempotency key.
 import type { Caller } from '../../auth/caller.ts'
 import { parseScope } from '../../auth/scope.ts'
 import { Fault, type FaultShape } from '../../fault.ts'
@@ -18,7 +17,7 @@ import {
 } from '../../store/rows/schedule/schedules.ts'
 import { type Ending, endingOf } from './outcome.ts'
 
-/** The tool `session` at the one door, which stands above. */
+/** Calls the tool `session` through the door, which is above. */
 export type ScheduledCall = (
   caller: Caller,
   args: Record<string, unknown>,
@@ -36,7 +35,7 @@ export type RunnerDeps = {
   now: () => number
   call: ScheduledCall
   follow: FollowSession
-  /** Writes down that it was started. */
+  /** Records that the run was started. */
   started: (start: RunStart) => Promise<void>
   log: Log
 }
@@ -50,7 +49,7 @@ const callerOf = (row: ScheduleRow): Caller => ({
   name: row.name,
   scope: parseScope(row.scope),
   token_id: row.token_id,
-  // Whether the token is still valid is looked at before each run.
+  // Whether the token is still valid is checked before each run.
   expires_at: null,
 })
 
@@ -84,7 +83,7 @@ export function createRunner(deps: RunnerDeps) {
       signal,
     )
 
-  /** Goes on with the session that the target keeps; makes one for it to keep if there is none, or it is over. */
+  /** Sends the prompt to the session that the target keeps; spawns one for it to keep if there is none or it has ended. */
   async function resume(row: ScheduleRow, run: RunRow, signal: AbortSignal): Promise<Started | Refused> {
     const pinned = await pinnedSession(store.db, run.target_id)
     if (pinned !== null) {
@@ -104,7 +103,7 @@ export function createRunner(deps: RunnerDeps) {
     const started =
       run.session_behavior === 'new'
         ? await spawn(row, run, signal)
-        : // Two at once would both find no session, and make two.
+        : // Two runs at once would both find no session and spawn two.
           await serial(`${run.target_id}`, () => resume(row, run, signal))
     if ('refused' in started) {
       if (!signal.aborted)
@@ -122,26 +121,28 @@ export function createRunner(deps: RunnerDeps) {
         const ending = endingOf(turn_id, event)
         if (ending) return ending
       }
-    throw new Fault('timeout', 'the run was left before its end')
+    throw new Fault('timeout', 'the run was interrupted')
   }
 
-  /** A session that nobody will speak to again would count as active until it is idle for too long. */
+  /** A session without further messages would count as active until its idle timeout. */
   async function endSession(row: ScheduleRow, session_id: string, signal: AbortSignal): Promise<void> {
     const ended = await ask(row, { action: 'end', session_id, wait_seconds: 0 }, signal)
     if ('refused' in ended && !signal.aborted)
-      deps.log.warn('the session of a run is not ended', { session_id, reason: ended.refused.message })
+      deps.log.warn('failed to end the session of a run', { session_id, reason: ended.refused.message })
   }
 
-  /** It was claimed long ago, perhaps: why it may not start any more. */
+  /** Why a run that was claimed long ago may not start any more; undefined if it may. */
   async function refusal(row: ScheduleRow): Promise<string | undefined> {
     if (row.disabled_reason !== null) return row.disabled_reason
     const counts = await principalCounts(store.db, row, new Date(now()).toISOString())
-    return counts ? undefined : `its token ${row.token_id} was revoked or has expired, or its session is over`
+    return counts
+      ? undefined
+      : `its token ${row.token_id} was revoked or has expired, or its session has ended`
   }
 
   /**
-   * `known` is its schedule, if that was read in the same breath. `begin` waits for a place among those that start at the
-   * same moment. Throws when it is aborted.
+   * `known` is the schedule if it was read when the run was claimed. `begin` limits how many runs start at the same time.
+   * Throws when it is aborted.
    */
   return async function execute(
     run: RunRow,

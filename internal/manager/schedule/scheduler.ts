@@ -1,7 +1,6 @@
-// The scheduler: sleeps until the next due time that rows tell, claims what is due, and executes what it claimed. A change
-// of any schedule, by whichever server, wakes it. It keeps nothing that rows do not have: after a crash another scheduler,
-// or this one after its restart, takes over the runs whose lease has ended. A scheduler that knows to be the only one
-// does not wait for that.
+// The scheduler: sleeps until the next due time in the rows, claims what is due and executes it. A change of any schedule by any
+// server wakes it. All its state is in rows: after a crash another scheduler, or this one after its restart, takes over the
+// runs whose lease has expired. A scheduler that is the only one does not wait for the leases.
 import { randomBytes } from 'node:crypto'
 import { messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
@@ -12,7 +11,7 @@ import { onTokenChange } from '../access/tokens.ts'
 import { createClaims } from './claims.ts'
 import { createRunner, type FollowSession, type ScheduledCall } from './run.ts'
 
-/** Replaced in tests. `after` returns what cancels it. */
+/** Replaced in tests. `after` returns a function that cancels the timer. */
 export type Clock = { now(): number; after(ms: number, go: () => void): () => void }
 
 export const realClock: Clock = {
@@ -35,12 +34,12 @@ export type SchedulerDeps = {
 }
 
 const channel = 'oubliette_schedules'
-/** Timers do not see that the machine slept or that its clock was set: it looks at the clock this often. */
+/** Timers do not notice that the machine slept or that its clock was set: the clock is read at least this often. */
 const longestSleep = 300_000
 const batch = 100
 const startAtOnce = 12
-/** After a failure; longer after each further one. The end of an outage is told by the listening connection. */
-const pauses = { first: 500, longest: 10_000 }
+/** Delay after a failure, doubled after each further one. The listening connection reports the end of an outage. */
+const backoff = { first: 500, longest: 10_000 }
 
 /** At most so many calls at a time: ten thousand runs that are due in one second must not take every database connection. */
 function createConcurrencyLimit(most: number) {
@@ -87,11 +86,11 @@ export function createScheduler(deps: SchedulerDeps) {
   const closing = new AbortController()
   const held = new Map<string, { over: Promise<void>; stop: AbortController }>()
   const unlisten: (() => Promise<void>)[] = []
-  let looking: Promise<void> | undefined
+  let running: Promise<void> | undefined
   let again = false
   let failures = 0
   let cancelWake = () => {}
-  let cancelBeat: (() => void) | undefined
+  let cancelRenewal: (() => void) | undefined
 
   function launch(run: RunRow, schedule?: ScheduleRow): void {
     if (closing.signal.aborted || held.has(run.id)) return
@@ -108,55 +107,56 @@ export function createScheduler(deps: SchedulerDeps) {
         const next = ending && (await claims.end(run, ending))
         if (next) launch(next)
       } catch (error) {
-        // The row stays as it is, and its lease is renewed no more: somebody takes it over.
-        if (!signal.aborted) log.warn('a run is left for another try', { run_id: run.id, error })
+        // The row stays and its lease expires: then a scheduler takes the run over.
+        if (!signal.aborted)
+          log.warn('failed to execute a run, retrying after its lease expires', { run_id: run.id, error })
       } finally {
         held.delete(run.id)
       }
     }
     held.set(run.id, { stop, over: Promise.resolve().then(work) })
-    cancelBeat ??= clock.after(lease_ms / 3, beat)
+    cancelRenewal ??= clock.after(lease_ms / 3, renewLeases)
   }
 
-  function beat(): void {
-    cancelBeat = undefined
+  function renewLeases(): void {
+    cancelRenewal = undefined
     if (held.size === 0 || closing.signal.aborted) return
     const ids = [...held.keys()]
     claims
       .renew(ids)
       .then((still) => {
-        // Not ours any more: over, taken over, or gone with its project.
+        // No longer ours: ended, taken over, or deleted with its project.
         for (const id of ids) if (!still.has(id)) held.get(id)?.stop.abort()
       })
-      .catch((error: unknown) => log.warn('leases of runs are not renewed', { reason: messageOf(error) }))
-    cancelBeat = clock.after(lease_ms / 3, beat)
+      .catch((error: unknown) => log.warn('failed to renew the leases of runs', { reason: messageOf(error) }))
+    cancelRenewal = clock.after(lease_ms / 3, renewLeases)
   }
 
-  /** Tokens may have been revoked without our being told: at the start, and after a gap. */
+  /** Notifications of revoked tokens may have been missed: at the start, and after a gap. */
   let suspect = true
 
   async function disable(): Promise<void> {
     suspect = false
     for (const { id, reason } of await claims.disableOrphaned())
-      log.info('a schedule is disabled', { schedule_id: id, reason })
+      log.info('disabled a schedule', { schedule_id: id, reason })
   }
 
   async function takeOver(): Promise<void> {
     for (const run of await claims.takeOver([...held.keys()], batch)) {
-      log.info('a run is taken over', { run_id: run.id, schedule_id: run.schedule_id })
+      log.info('took over a run', { run_id: run.id, schedule_id: run.schedule_id })
       launch(run)
     }
   }
 
-  /** Whether something was left that somebody else has locked. */
+  /** Returns whether due schedules were left because another transaction has locked them. */
   async function claim(wait: boolean): Promise<boolean> {
     const { schedules, claimed } = await claims.due(wait ? 1 : batch, wait)
     for (const { run, schedule } of claimed) launch(run, schedule)
     return schedules === 0
   }
 
-  /** Everything that is to be done now. Returns how long there is nothing more to do. */
-  async function look(): Promise<number> {
+  /** Does everything that is due. Returns the time in milliseconds until more is due. */
+  async function runDue(): Promise<number> {
     let locked = false
     while (!closing.signal.aborted) {
       if (suspect) await disable()
@@ -166,7 +166,8 @@ export function createScheduler(deps: SchedulerDeps) {
       if (left(expiry) <= 0) await disable()
       if (left(lease) <= 0) await takeOver()
       if (left(due) <= 0) {
-        // Locked by somebody, who may claim it, or may only end a run of it: once more, in line. Or its token was revoked.
+        // Locked by a transaction that claims it or only ends a run of it: try again and wait for the lock. Or its token was
+        // revoked.
         suspect ||= locked
         locked = await claim(locked)
       } else if (Math.min(left(expiry), left(lease)) > 0)
@@ -175,41 +176,41 @@ export function createScheduler(deps: SchedulerDeps) {
     return longestSleep
   }
 
-  /** Looks now; who asks while it looks gets another look. */
+  /** Runs what is due now; a call while it runs makes it run once more. */
   function once(): Promise<void> {
     again = true
-    looking ??= (async () => {
+    running ??= (async () => {
       let sleep = 0
       while (again && !closing.signal.aborted) {
         again = false
         cancelWake()
         try {
-          sleep = await look()
+          sleep = await runDue()
           failures = 0
         } catch (error) {
           if (closing.signal.aborted) return
-          log.warn('schedules wait for the database', { reason: messageOf(error) })
-          sleep = Math.min(pauses.first * 2 ** failures, pauses.longest)
+          log.warn('failed to read schedules, retrying', { reason: messageOf(error) })
+          sleep = Math.min(backoff.first * 2 ** failures, backoff.longest)
           failures += 1
         }
       }
       if (!closing.signal.aborted) cancelWake = clock.after(sleep, () => void once())
     })().finally(() => {
-      looking = undefined
+      running = undefined
     })
-    return looking
+    return running
   }
 
   return {
     once,
-    /** Something about a schedule has changed, or will have when the transaction commits. */
+    /** A schedule has changed, or changes when the transaction commits. */
     changed: async (schedule_id: string, trx?: Db) => await store.notify(channel, schedule_id, trx),
     async trigger(schedule_id: string): Promise<RunRow[] | undefined> {
       const runs = await claims.trigger(schedule_id)
       for (const run of runs ?? []) if (run.status === 'running') launch(run)
       return runs
     },
-    /** `sole`: no other scheduler uses the database, so whatever is claimed was claimed by one that is dead. */
+    /** `sole`: no other scheduler uses the database, so all claims are of schedulers that have ended. */
     async start({ sole }: { sole: boolean }): Promise<void> {
       if (sole) await claims.releaseAll()
       const wake = () => void once()
@@ -223,9 +224,9 @@ export function createScheduler(deps: SchedulerDeps) {
     async close(): Promise<void> {
       closing.abort()
       cancelWake()
-      cancelBeat?.()
+      cancelRenewal?.()
       for (const stop of unlisten) await stop()
-      await looking
+      await running
       await Promise.allSettled([...held.values()].map(({ over }) => over))
       await claims.release()
       await store.notify(channel, '')

@@ -1,6 +1,5 @@
-// Schedules: made, looked at, changed, removed, triggered. A schedule runs with the scope of the token that made it, as it
-// was then, and only as long as that token counts. When it runs is the scheduler's business, which is told of every
-// change.
+// Schedules: create, get, list, update, delete, trigger. A schedule runs with the scope that its creator's token had at that
+// time, and only while that token is valid. The scheduler decides when it runs and is notified of every change.
 import type { Caller } from '../../auth/caller.ts'
 import { isWithin } from '../../auth/grant.ts'
 import { formatScope, parseScope, sees } from '../../auth/scope.ts'
@@ -53,7 +52,7 @@ const plain = ({ project_id, workspace_id }: WantedTarget): rows.Target => ({
   workspace_id: workspace_id ?? null,
 })
 
-/** What a session makes for its own project stays; what it makes with more than that ends with it. */
+/** A schedule that a session creates within its own project stays; one with a wider scope ends with the session. */
 const principalOf = (caller: Caller) => ({
   scope: formatScope(caller.scope),
   token_id: caller.token_id,
@@ -63,7 +62,7 @@ const principalOf = (caller: Caller) => ({
 
 async function holdPrincipal(trx: Db, { session_id }: { session_id: string | null }): Promise<void> {
   if (session_id !== null && !(await holdSession(trx, session_id)))
-    throw new Fault('conflict', `session ${session_id} is over and schedules nothing more`)
+    throw new Fault('conflict', `session ${session_id} is over and cannot create schedules`)
 }
 
 export function createSchedules(deps: Deps) {
@@ -76,7 +75,7 @@ export function createSchedules(deps: Deps) {
     return row
   }
 
-  /** Every target is there, can run the droid, and is open to the scope that the runs will have, and to who asks. */
+  /** Checks that every target exists, can run the droid, and is within the scope of the runs and the bounds of the caller. */
   async function checkTargets(
     caller: Caller,
     targets: rows.Target[],
@@ -87,7 +86,7 @@ export function createSchedules(deps: Deps) {
     for (const [at, target] of targets.entries()) {
       if (scope.read_only || !sees(scope, target.project_id))
         throw new Fault('forbidden', `the schedule may not write to project ${target.project_id}`, {
-          hint: `it runs with the scope ${principal.scope} of who made it`,
+          hint: `it runs with scope ${principal.scope}, that of its creator`,
         })
       const project = await projects.require(target.project_id)
       if (droid !== null || caller.session_id)
@@ -97,8 +96,8 @@ export function createSchedules(deps: Deps) {
           workspace_id: target.workspace_id,
         })
       if (targets.findIndex((other) => same(other, target)) !== at)
-        throw new Fault('invalid', `targets: project ${target.project_id} is there twice`, {
-          hint: 'a target is a project and a workspace of it',
+        throw new Fault('invalid', `targets: project ${target.project_id} is listed twice`, {
+          hint: 'each combination of project and workspace may occur once',
         })
     }
   }
@@ -141,7 +140,7 @@ export function createSchedules(deps: Deps) {
     )
   }
 
-  /** Whoever wrote an expression waits for it, and those who ask for it too, but for no other's. */
+  /** By creator: expensive expressions of one creator do not delay those of another. */
   async function nextRuns(found: rows.ScheduleRow[], count: number): Promise<Map<string, string[]>> {
     const byCreator = Map.groupBy(
       found.filter(({ enabled }) => enabled),
@@ -195,7 +194,7 @@ export function createSchedules(deps: Deps) {
         updated_at: iso(now()),
       })
       if (wanted) await replaceTargets(trx, row, wanted.map(plain))
-      // A session has one droid for its life.
+      // The droid of a session cannot change.
       if (after.droid !== row.droid) await rows.unpin(trx, id)
       if (!after.enabled)
         await cancelQueued(trx, { schedule_id: id }, 'the schedule was disabled', iso(now()))
@@ -214,7 +213,7 @@ export function createSchedules(deps: Deps) {
     const row = await require(id)
     if (row.disabled_reason !== null)
       throw new Fault('conflict', `schedule ${id} is disabled: ${row.disabled_reason}`, {
-        hint: 'schedule update with enabled true lets it run with your own token',
+        hint: 'schedule update with enabled true enables it with your own token',
       })
     const runs = await scheduler.trigger(id)
     if (!runs) throw unknown('schedule', id)
@@ -249,7 +248,7 @@ export function createSchedules(deps: Deps) {
       const [next_runs = []] = await times.next(caller.id, [timing], now(), next)
       return { ...timing, next_runs }
     },
-    /** All of its projects: who may not see one of them does not see the schedule. */
+    /** All its projects: a caller that may not see one of them does not see the schedule. */
     projectsOf: async (id: string) => (await rows.targetsOf(db, [id])).map(({ project_id }) => project_id),
     expire: async () => await deleteRunsBefore(db, iso(now() - deps.history_days * 86_400_000)),
   }

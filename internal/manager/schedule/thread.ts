@@ -1,5 +1,5 @@
-// The thread of `times.ts`. Finding out that an expression never comes to pass takes a tenth of a second, and
-// whoever writes expressions can have as many as he likes looked at.
+// The worker thread of `times.ts`. Finding out that an expression has no future occurrence takes 100 ms, and callers can send
+// any number of expressions.
 
 import { type Outcome, serveJobs } from '../../event-loop/worker-thread.ts'
 import { messageOf } from '../../fault.ts'

@@ -1,6 +1,5 @@
-// When schedules would run, for those who ask: worked out on a thread with a deadline, because the one who writes an
-// expression chooses what that costs. The scheduler itself only ever needs the one next time of an expression that was
-// checked, which is quick.
+// Computes when schedules run, for callers: on a worker thread with a deadline, because callers choose the cost of an
+// expression. The scheduler itself only needs the next time of a checked expression, which is cheap.
 
 import { createWorkerPool, Refused, TooCostly } from '../../event-loop/worker-pool.ts'
 import { Fault } from '../../fault.ts'
@@ -23,7 +22,7 @@ export function createScheduleTimes() {
   const run = (tenant: string, job: TimesJob) => pool.run(tenant, job, 1024)
 
   return {
-    /** Refuses what cannot be read, and what would never run. */
+    /** Throws if the expression is invalid or has no future occurrence. */
     async check(tenant: string, timing: Timing, now: number): Promise<void> {
       await run(tenant, { check: timing, now }).catch((error: unknown) => {
         if (error instanceof Refused)
@@ -31,14 +30,14 @@ export function createScheduleTimes() {
         throw error
       })
     },
-    /** Of each the next times, fewer of those that take long to find. */
+    /** The next times of each expression; fewer if they take long to find. */
     async next(tenant: string, timings: Timing[], after: number, count: number): Promise<string[][]> {
       if (count === 0) return timings.map(() => [])
       try {
         const job = { timings, after, count, budget_ms: budgetMs }
         return (await run(tenant, job)) as string[][]
       } catch (error) {
-        // A list of schedules is more than their next times.
+        // A list of schedules is useful without their next times.
         if (error instanceof TooCostly || error instanceof Refused) return timings.map(() => [])
         throw error
       }

@@ -1,5 +1,5 @@
-// What droids ask before they act. A request is a row and an event; whoever decides first decides. A session decides for
-// its own descendants alone: otherwise it would answer itself, or have another session of its tree answer.
+// Approvals that droids request before they act. A request is a row and an event; the first decision counts. A session
+// decides only for its own descendants: otherwise it could approve its own requests, or have another session of its tree do it.
 import type { Caller } from '../../auth/caller.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Store } from '../../store/open.ts'
@@ -41,9 +41,13 @@ export function createApprovals(deps: {
     if (!session_id) return
     const below = (await sessions.family(session_id)).filter((id) => id !== session_id)
     if (!below.includes(asked.session_id))
-      throw new Fault('forbidden', `approval ${asked.id} is not of a session below yours`, {
-        hint: 'a session decides only what its own descendants ask; let a person or another token decide',
-      })
+      throw new Fault(
+        'forbidden',
+        `approval ${asked.id} belongs to a session that is not a descendant of yours`,
+        {
+          hint: 'a session decides only requests of its own descendants; use another token to decide this one',
+        },
+      )
   }
 
   async function decide(caller: Caller, id: string, decision: 'allow' | 'deny', reason: string | undefined) {
@@ -74,7 +78,7 @@ export function createApprovals(deps: {
       })
       return done
     })
-    if (!decided) throw new Fault('conflict', `approval ${id} was ${(await require(id)).status} before`)
+    if (!decided) throw new Fault('conflict', `approval ${id} is already ${(await require(id)).status}`)
     deps.requestDispatch(decided.project_id)
     return shown(decided)
   }

@@ -1,4 +1,4 @@
-// One session, locked, in a transaction that may write events; subscribers hear of it after the commit.
+// Changes one session: locks its row in a transaction that may write events, and notifies subscribers after the commit.
 import { unknown } from '../../fault.ts'
 import type { SessionStatus } from '../../protocol/session-status.ts'
 import type { Db, Store } from '../../store/open.ts'

@@ -1,6 +1,6 @@
-// From rows of commands to the supervisors of containers. Whatever a session is to be told is a row first; a row goes
-// when the supervisor has taken it over, and is sent again after any crash: the supervisor does each command once, by
-// its id. Commands of one session go in order, sessions do not wait for each other.
+// Sends commands from their rows to the supervisors of containers. A row is deleted when the supervisor has accepted the
+// command, and is sent again after a crash: the supervisor executes each command id once. Commands of one session are sent
+// in order; sessions do not wait for each other.
 import type { SessionKeys } from '../../auth/session-keys.ts'
 import type { Config, Credential } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
@@ -72,10 +72,10 @@ export type DispatchDeps = {
   preparing: ReadonlySet<string>
 }
 
-const gone = (error: unknown) =>
+const isUnreachable = (error: unknown) =>
   error instanceof Fault && (error.kind === 'unavailable' || error.kind === 'timeout')
 
-/** Sessions whose droid is still to be started: what follows for them waits as well. */
+/** Sessions whose droid is not started yet: their other commands wait as well. */
 const startingIn = (commands: CommandRow[]) =>
   new Set(commands.filter(({ kind }) => kind === 'start').map(({ session_id }) => session_id))
 
@@ -99,7 +99,7 @@ export function createDispatch(deps: DispatchDeps) {
 
   async function startParams(command: Due, row: SessionRow) {
     const droid = row.droid === 'shell' ? { kind: 'shell' as const } : config.droids[row.droid]
-    if (!droid) throw new Fault('invalid', `the config has no droid "${row.droid}" any more`)
+    if (!droid) throw new Fault('invalid', `droid "${row.droid}" is no longer in the config`)
     const { turn, resume } = command.payload as { turn?: never; resume?: boolean }
     const provider =
       row.droid === 'shell'
@@ -129,12 +129,12 @@ export function createDispatch(deps: DispatchDeps) {
   }
 
   async function sendOne(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
-    if (command.kind === 'start') await deps.previousRuns.told(command.session_id)
+    if (command.kind === 'start') await deps.previousRuns.committed(command.session_id)
     const row = fresh ?? (await sessionById(db, command.session_id))
     if (!row) return
     const base = { command_id: command.id, session_id: row.id }
     const payload = command.payload as never
-    // It was hibernated after its end was asked for: its supervisor has nothing more to say of it.
+    // The session was hibernated after its end was requested: its supervisor will not report an end.
     if (command.kind === 'end' && row.hibernated) return await finish(command)
     const start = command.kind === 'start' ? await startParams(command, row) : undefined
     const refused = deps.poison.begin({
@@ -155,7 +155,11 @@ export function createDispatch(deps: DispatchDeps) {
 
   async function refuse(command: Due, why: Fault): Promise<void> {
     const { id: command_id, session_id } = command
-    log.warn('a command is refused', { session_id, command_id, reason: why.message })
+    log.warn('refused a command that ended the server before', {
+      session_id,
+      command_id,
+      reason: why.message,
+    })
     await deleteCommand(db, command.id)
     await fail(session_id, why.message)
   }
@@ -175,14 +179,14 @@ export function createDispatch(deps: DispatchDeps) {
       if (command.kind === 'hibernate') await deps.hibernated(command)
       else await deleteCommand(db, command.id)
     } catch (error) {
-      // The row stays; the next connection of the supervisor takes it up.
-      if (gone(error) || closed) return
+      // The row stays and is sent on the next connection of the supervisor.
+      if (isUnreachable(error) || closed) return
       if (error instanceof PoisonRefusal) return await refuse(command, error)
       const refused = error instanceof Fault && (error.kind === 'conflict' || error.kind === 'not_found')
       if (refused && command.kind === 'prompt') return await restart(command)
-      // A turn was faster, or there is no process any more.
+      // A turn started first, or the process has ended.
       if (refused && command.kind === 'hibernate') return await deleteCommand(db, command.id)
-      log.warn('a session refuses a command', {
+      log.warn('a supervisor refused a command', {
         session_id: command.session_id,
         kind: command.kind,
         reason: messageOf(error),
@@ -201,7 +205,7 @@ export function createDispatch(deps: DispatchDeps) {
       .finally(() => under.delete(command.id))
   }
 
-  /** The supervisor, with the container brought up for it if there is something to start. */
+  /** The supervisor. Starts the container if a command needs a droid. */
   async function linkFor(project_id: string, commands: CommandRow[]): Promise<SupervisorLink | undefined> {
     const starts = commands.some(({ kind }) => kind === 'start' || kind === 'prompt')
     const running = (await containers.inspect(project_id))?.status === 'running'
@@ -221,20 +225,20 @@ export function createDispatch(deps: DispatchDeps) {
       for (const command of commands) if (!starting?.has(command.session_id)) enqueue(link, command)
       waiting = commands.filter(({ session_id }) => starting?.has(session_id))
     }
-    // Without a supervisor there is nothing to hibernate, and no reason to wait for one.
+    // Without a supervisor there is nothing to hibernate.
     waiting = waiting.filter(({ kind }) => kind !== 'hibernate')
     if (waiting.length === 0) return
     try {
       link = await linkFor(project_id, waiting)
     } catch (error) {
       if (closed || deps.paused(project_id)) return
-      log.warn('a container for sessions is not to be had', { project_id, reason: messageOf(error) })
+      log.warn('failed to start the container for pending sessions', { project_id, reason: messageOf(error) })
       for (const session_id of new Set(waiting.map((command) => command.session_id)))
         await fail(session_id, messageOf(error))
       return
     }
     if (link) {
-      // Read again: while the container came up, more may have been asked.
+      // Read again: more commands may have been written while the container started.
       for (const command of await pendingCommands(db, project_id)) enqueue(link, command)
       return
     }

@@ -1,5 +1,5 @@
-// How sessions come to their end: asked for with all below them, cancelled in their turn, given up with their container,
-// idle for too long, and at last removed. The end itself happens in the container; here it is written down and asked for.
+// How sessions end: on request together with their descendants, with their container, or after being idle for too long; and
+// how turns are cancelled. The droid is ended in the container; here the end is requested and recorded.
 import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import { type FinalStatus, isFinal } from '../../protocol/session-status.ts'
@@ -27,7 +27,7 @@ export function createSessionEnds(deps: Deps) {
   const { config, change } = deps
   const { db } = deps.store
 
-  /** Over by the server's own word. Nothing if it is over already. */
+  /** The server itself sets a final status. Does nothing if the session has one. */
   async function over(session_id: string, name: FinalStatus, reason: string | null): Promise<void> {
     await change(session_id, (trx, row, write) => overIn(trx, row, write, name, reason))
   }
@@ -46,8 +46,8 @@ export function createSessionEnds(deps: Deps) {
   }
 
   /**
-   * Asks for the end of a session and all below it. Parents before children, and once more for those that were spawned
-   * meanwhile: a session whose end was asked for spawns no more.
+   * Requests the end of a session and its descendants. Parents before children, repeated for sessions that were spawned
+   * meanwhile: a session whose end is requested cannot spawn.
    */
   async function end(session_id: string, how: How = {}): Promise<string[]> {
     const asked = new Set<string>()
@@ -56,19 +56,19 @@ export function createSessionEnds(deps: Deps) {
       if (left.length === 0) return [...asked]
       const projects = new Set<string>()
       for (const { id, project_id } of left) {
-        if (await askEnd(id, how)) projects.add(project_id)
+        if (await requestEnd(id, how)) projects.add(project_id)
         asked.add(id)
       }
       for (const project_id of projects) deps.requestDispatch(project_id)
     }
   }
 
-  async function askEnd(id: string, how: How): Promise<boolean> {
+  async function requestEnd(id: string, how: How): Promise<boolean> {
     return await change(id, async (trx, row, write) => {
       const first = row.end_requested_at === null
       if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
       if (isFinal(row.status) || (await hasCommand(trx, id, 'end'))) return false
-      // Nothing of it runs: there is nobody to ask.
+      // It has no process in the container to end.
       if (row.hibernated || row.status === 'queued') {
         await overIn(trx, row, write, how.status ?? 'completed', how.reason ?? 'ended')
         return false
@@ -97,7 +97,7 @@ export function createSessionEnds(deps: Deps) {
     deps.requestDispatch(project_id)
   }
 
-  /** None of its turns has begun. It stays without a droid until the next message. */
+  /** None of its turns has started. The session stays without a droid until the next message. */
   async function cancelQueued(trx: Db, row: rows.SessionRow, write: Write): Promise<void> {
     const at = new Date().toISOString()
     const turns = await pendingTurns(trx, row.id)
@@ -121,7 +121,7 @@ export function createSessionEnds(deps: Deps) {
       await end(id, { reason: 'idle for too long', keep: true })
   }
 
-  /** The container is gone for good, or was stopped on purpose. Hibernated sessions have nothing in it. */
+  /** The container will not come back, or was stopped on request. Hibernated sessions have no process in it. */
   async function failAll(project_id: string, reason: string) {
     for (const { id } of await rows.activeSessions(db, project_id))
       await change(id, async (trx, row, write) => {

@@ -1,5 +1,5 @@
-// Who speaks through a container's socket: the session whose key it is, in the project whose socket it is. A key dies
-// with its session, with the token that spawned it, and with the grant of its project where it needs one.
+// Authenticates connections on the socket of a container: the session that the key belongs to, in the project that the socket
+// belongs to. A key expires with its session, with the token that spawned it, and with the grant of its project if it needs one.
 import type { Caller } from '../../auth/caller.ts'
 import { isGranted } from '../../auth/grant.ts'
 import { parseScope, type Scope } from '../../auth/scope.ts'
@@ -14,17 +14,17 @@ export type Identity = {
   project_id: string
   workspace_id: string
   token_id: string | null
-  /** When the key ends with the credential that spawned its session. */
+  /** When the credential that spawned the session expires, and the key with it. */
   expires_at: string | null
-  /** What its project keeps from its droids. */
+  /** Tools that the project disables for its droids. */
   disabled_tools: string[]
-  /** What its key may do with our own tools; nothing if the spawner asked for nothing. */
+  /** Scope of the key for `oubliette_*` tools; null if the spawn requested none. */
   scope: Scope | null
   caller(scope: Scope): Caller
 }
 
 const rememberAtMost = 10_000
-/** Another server may end the session or revoke the token; what happens here is known at once. */
+/** Another server may end the session or revoke the token; changes on this server clear the cache at once. */
 const rememberMs = 1_000
 
 type Deps = {
@@ -43,20 +43,16 @@ const lookUp =
 export function identify(deps: Deps, look = lookUp(deps)) {
   return async (project_id: string, key: string): Promise<Identity> => {
     const row = await look(key)
-    // A key of another container's session is no key here.
-    if (!row || row.project_id !== project_id)
-      throw new Fault('unauthenticated', 'the session key is not known')
-    if (actsNoMore(row)) throw new Fault('unauthenticated', 'the session of this key is over')
+    // A key of a session in another container is not valid here.
+    if (!row || row.project_id !== project_id) throw new Fault('unauthenticated', 'unknown session key')
+    if (actsNoMore(row)) throw new Fault('unauthenticated', 'the session of this key has ended')
     if (row.token_revoked_at || (row.token_expires_at && Date.parse(row.token_expires_at) <= Date.now()))
-      throw new Fault(
-        'unauthenticated',
-        'the token that spawned the session of this key is not valid any more',
-      )
+      throw new Fault('unauthenticated', 'the token that spawned the session of this key is no longer valid')
     const scope = row.api_scope ? parseScope(row.api_scope) : null
     if (scope && !isGranted(row.api_scope_grant, project_id, scope))
-      throw new Fault('unauthenticated', `api_scope ${row.api_scope} is not granted to the project any more`)
+      throw new Fault('unauthenticated', `api_scope ${row.api_scope} is no longer granted to the project`)
     const { id, token_id, droid } = row
-    // An access token of an issuer lasts for minutes: when it ends, the session goes on without its api_scope.
+    // An OIDC access token lasts for minutes: when it expires, the session continues without its api_scope.
     const scope_ends =
       [row.token_expires_at, row.key_expires_at].filter((time) => time !== null).sort()[0] ?? null
     const expired = scope_ends !== null && Date.parse(scope_ends) <= Date.now()
@@ -82,7 +78,7 @@ export function identify(deps: Deps, look = lookUp(deps)) {
   }
 }
 
-/** The same, remembering for a moment: a droid may make thousands of calls. */
+/** The same with a short cache: a droid may make thousands of calls. */
 export function createIdentities(deps: Deps) {
   const look = lookUp(deps)
   const known = new Map<string, { holder: KeyHolder; until: number }>()
@@ -94,7 +90,7 @@ export function createIdentities(deps: Deps) {
     known.delete(key)
     const seen = changes
     const holder = await look(key)
-    // What was read before a change must not be remembered after it.
+    // A row that was read before a change must not be cached after it.
     if (!holder || seen !== changes) return holder
     if (known.size >= rememberAtMost) known.delete(known.keys().next().value!)
     known.set(key, { holder, until: Date.now() + rememberMs })
@@ -103,17 +99,17 @@ export function createIdentities(deps: Deps) {
 
   return {
     identify: identify(deps, remembered),
-    /** A session that is over or is being ended, or starts again with another key. */
+    /** Clears sessions that have ended, are being ended, or start again with a new key. */
     onCommit({ rows }: Committed) {
-      const turned = new Set(
+      const changed = new Set(
         rows
           .filter((row) => actsNoMore(row) || row.status === 'starting' || row.status === 'queued')
           .map(({ id }) => id),
       )
-      if (turned.size === 0) return
+      if (changed.size === 0) return
       changes += 1
-      deps.forgetTokens(turned)
-      for (const [key, { holder }] of known) if (turned.has(holder.id)) known.delete(key)
+      deps.forgetTokens(changed)
+      for (const [key, { holder }] of known) if (changed.has(holder.id)) known.delete(key)
     },
     forget() {
       changes += 1

@@ -1,31 +1,31 @@
-// What sessions still have to say from before their container started again. Whoever starts one anew waits until that is
-// in the log, so that the end of the former life is not taken for the end of the new one.
+// Events of sessions from before their container restarted that are not committed yet. A new start of such a session waits for
+// them, so that the end of the previous run is not taken for the end of the new one.
 import { setTimeout as pause } from 'node:timers/promises'
 
-const patience_ms = 5_000
+const longestWaitMs = 5_000
 
 export type PreviousRuns = ReturnType<typeof createPreviousRuns>
 
 export function createPreviousRuns() {
-  const lives = new Map<string, { until: number; told: PromiseWithResolvers<void> }>()
+  const runs = new Map<string, { until: number; committed: PromiseWithResolvers<void> }>()
 
   function end(session_id: string): void {
-    lives.get(session_id)?.told.resolve()
-    lives.delete(session_id)
+    runs.get(session_id)?.committed.resolve()
+    runs.delete(session_id)
   }
 
   return {
-    /** Events up to this number are of a life that is over. */
+    /** Events up to this sequence number belong to the previous run. */
     begin(session_id: string, until: number): void {
       end(session_id)
-      lives.set(session_id, { until, told: Promise.withResolvers() })
+      runs.set(session_id, { until, committed: Promise.withResolvers() })
     },
     end,
-    until: (session_id: string): number => lives.get(session_id)?.until ?? -1,
-    /** Settles when all of it is in the log. A container that does not tell it is not waited for. */
-    async told(session_id: string): Promise<void> {
-      const life = lives.get(session_id)
-      if (life) await Promise.race([life.told.promise, pause(patience_ms, undefined, { ref: false })])
+    until: (session_id: string): number => runs.get(session_id)?.until ?? -1,
+    /** Resolves when all of them are committed, or after a few seconds if the container does not send them. */
+    async committed(session_id: string): Promise<void> {
+      const run = runs.get(session_id)
+      if (run) await Promise.race([run.committed.promise, pause(longestWaitMs, undefined, { ref: false })])
     },
   }
 }

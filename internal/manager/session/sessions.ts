@@ -1,5 +1,5 @@
-// Sessions: spawned, spoken to, cancelled, ended, listed. Every step is a transaction that leaves rows behind from which
-// the work goes on after a crash; telling the container is the dispatch's business, what happened is the log's.
+// Sessions: spawn, message, cancel, end, list. Every step is one transaction whose rows are enough to continue after a crash.
+// `dispatch.ts` sends the commands to containers; `events/` stores what happens.
 import { createHash } from 'node:crypto'
 import type { Caller } from '../../auth/caller.ts'
 import type { SessionKeys } from '../../auth/session-keys.ts'
@@ -16,7 +16,7 @@ import * as rows from '../../store/rows/session/sessions.ts'
 import { type CallerRequests, shownRequest } from '../caller/requests.ts'
 import type { CallerTools, Declaration } from '../caller/tools.ts'
 import { pausedReason } from '../container/pause.ts'
-import { requireRoom } from '../disk/limit.ts'
+import { requireDiskSpace } from '../disk/limit.ts'
 import type { EventLog } from '../events/event-log.ts'
 import { full, hasRoom, limitBytes } from '../events/session-storage.ts'
 import type { Admission } from '../memory/admission.ts'
@@ -28,7 +28,7 @@ import type { SessionChanging } from './change.ts'
 import type { RequestDispatch } from './dispatch.ts'
 import type { SessionEnds } from './ends.ts'
 import { excess } from './spawn/bounds.ts'
-import { fits, requireMaySpeak } from './spawn/resume.ts'
+import { fits, requireMayMessage } from './spawn/resume.ts'
 import { createSpawn, type SpawnFields, type Turn, userMessage } from './spawn/spawn.ts'
 import { createStarting } from './spawn/starting.ts'
 
@@ -44,7 +44,7 @@ export type SessionsDeps = {
   measured: MeasuredMemory
   paused: (project_id: string) => boolean
   openRequests: CallerRequests['shown']
-  /** Its droid has other tools now. */
+  /** The caller tools of a session changed. */
   toolsChanged: (project_id: string, session_id: string) => void
   /** Throws while the disk of the server is nearly full. */
   requireFree: () => void
@@ -63,21 +63,21 @@ export type SpawnInput = SpawnFields & {
   new_session?: boolean
   turn: Turn
 }
-/** `since_index`: everything of this turn comes after it. */
+/** `since_index`: all events of this turn have a higher index. */
 export type Addressed = { session_id: string; turn_id: string; since_index: number; spawned: boolean }
 
-/** The same key of the same caller is the same turn. */
+/** The same idempotency key of the same caller gives the same turn. */
 const repeatableTurnId = (caller_id: string, session_id: string, key: string): string =>
   `cmd_${createHash('sha256')
     .update(JSON.stringify([caller_id, session_id, key]))
     .digest('hex')
     .slice(0, 20)}`
 
-/** Characters of a session's final text in a list; `get` has more. */
+/** Characters of the final text in a list; `get` returns more. */
 const listedText = 2_000
 
 const usedBefore = () =>
-  new Fault('conflict', 'this idempotency_key was used for a different request', {
+  new Fault('conflict', 'this idempotency_key was already used for a different request', {
     hint: 'use a new key for a new request',
   })
 
@@ -121,7 +121,7 @@ export function createSessions(deps: SessionsDeps) {
     return row
   }
 
-  /** As callers see them: what waits for an answer of a caller is looked up, since it may be many. */
+  /** As callers see them, with the open caller requests of waiting sessions. */
   async function described(found: rows.SessionRow[]) {
     const open = await deps.openRequests(
       found.filter(({ status }) => status === 'waiting').map(({ id }) => id),
@@ -140,8 +140,8 @@ export function createSessions(deps: SessionsDeps) {
       const queue_position = positions.get(row.id) ?? null
       const measured = deps.measured.of(row.project_id, row.id)
       const memory_mb = { expected: expectedMb(config, row.droid), measured }
-      const halted = row.reason === null && !isFinal(row.status) && deps.paused(row.project_id)
-      const reason = halted ? pausedReason : row.reason
+      const is_paused = row.reason === null && !isFinal(row.status) && deps.paused(row.project_id)
+      const reason = is_paused ? pausedReason : row.reason
       return { ...shown(row), reason, queue_position, memory_mb, requires, open_requests }
     })
   }
@@ -149,7 +149,7 @@ export function createSessions(deps: SessionsDeps) {
   const mayResume = (row: rows.SessionRow) =>
     row.end_requested_at === null && mayFollow('server', row.status, 'starting')
 
-  /** A further turn: queued behind what runs, or the droid is started again for it. */
+  /** Adds a turn: queued behind the running one, or the droid is started again for it. */
   async function address(
     caller: Caller,
     session_id: string,
@@ -162,18 +162,18 @@ export function createSessions(deps: SessionsDeps) {
       ? repeatableTurnId(caller.id, session_id, idempotency_key)
       : newCommandId()
     const { project_id, since_index } = await change(session_id, async (trx, row, write) => {
-      await requireMaySpeak(trx, caller, row)
+      await requireMayMessage(trx, caller, row)
       if (caller.kind === 'oidc' && row.created_by === caller.id && caller.expires_at)
         await rows.extendKeys(trx, row.id, caller.expires_at)
       const before = idempotency_key ? await turnMessage(trx, session_id, turn_id) : undefined
       if (before && before.text !== turn.text) throw usedBefore()
       if (before) return { project_id: row.project_id, since_index: before.index - 1 }
       const project = await projectById(trx, row.project_id)
-      if (project) requireRoom(config, project)
+      if (project) requireDiskSpace(config, project)
       const limit = limitBytes(config.limits.session_mb, row)
       if (!hasRoom(row, turn.text.length, limit)) throw full(session_id, limit)
       if (declaration) await deps.callerTools.declare(trx, session_id, caller.id, declaration)
-      const said = userMessage(turn_id, turn, new Date().toISOString())
+      const message = userMessage(turn_id, turn, new Date().toISOString())
       const payload = {
         turn_id,
         text: turn.text,
@@ -183,10 +183,11 @@ export function createSessions(deps: SessionsDeps) {
       const where = { project_id: row.project_id, since_index: row.next_index - 1 }
       if (!isFinal(row.status)) {
         if (row.end_requested_at)
-          throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new one' })
-        if (row.hibernated) await starting.wakeUp({ trx, row, write, turn: payload, said: [said] })
+          throw new Fault('conflict', `session ${session_id} is being ended`, { hint: 'spawn a new session' })
+        if (row.hibernated)
+          await starting.resumeHibernated({ trx, row, write, turn: payload, messages: [message] })
         else {
-          await write([said])
+          await write([message])
           await insertCommand(trx, { ...common, kind: 'prompt', payload })
         }
         return where
@@ -195,7 +196,10 @@ export function createSessions(deps: SessionsDeps) {
         throw new Fault('conflict', `session ${session_id} was ended (${row.status})`, {
           hint: 'session spawn starts a new one',
         })
-      await starting.again({ trx, row, write, turn: payload, said: [said] }, 'resumed by a message')
+      await starting.startAgain(
+        { trx, row, write, turn: payload, messages: [message] },
+        'resumed by a message',
+      )
       return where
     })
     if (declaration) deps.toolsChanged(project_id, session_id)
@@ -203,7 +207,7 @@ export function createSessions(deps: SessionsDeps) {
     return { session_id, turn_id, since_index, spawned: false }
   }
 
-  /** `intent`: what it changes waits for it; what it only reads does not. */
+  /** `intent` is the audit record: changes wait for it, reads do not. */
   async function start(caller: Caller, input: SpawnInput, intent?: Promise<void>): Promise<Addressed> {
     const { idempotency_key, turn } = input
     const project = await requireProject(db, input.project_id)
@@ -216,7 +220,7 @@ export function createSessions(deps: SessionsDeps) {
       ? await rows.sessionByIdempotencyKey(db, project.id, caller.id, idempotency_key)
       : undefined
     if (before) return repeated(before, idempotency_hash)
-    requireRoom(config, project)
+    requireDiskSpace(config, project)
     deps.requireFree()
     const isolated = project.workspace_isolation && !input.workspace_id
     if (input.create_workspace || isolated) await intent
@@ -282,12 +286,16 @@ export function createSessions(deps: SessionsDeps) {
     return ids
   }
 
-  /** Of what others spawn at its wish, a schedule for one: a session must not get around its own bounds like that. */
+  /** For sessions that a schedule of this session would spawn: a session must not exceed its own bounds that way. */
   async function requireMaySpawn({ session_id }: Caller, droid: string): Promise<void> {
     if (!session_id) return
     const plain = { autonomy_level: deps.config.default_autonomy, tools_allowed: [], tools_disallowed: [] }
     const more = excess(await require(session_id), { droid, ...plain })
-    if (more) throw new Fault('forbidden', `the sessions of the schedule could do more than yours: ${more}`)
+    if (more)
+      throw new Fault(
+        'forbidden',
+        `the sessions of the schedule would exceed the bounds of your session: ${more}`,
+      )
   }
 
   return {
@@ -302,7 +310,7 @@ export function createSessions(deps: SessionsDeps) {
     cleanup,
     droidOf,
     get: async (session_id: string) => (await described([await require(session_id)]))[0]!,
-    /** Its id and those of all below it. */
+    /** Its id and those of all its descendants. */
     family: async (session_id: string) => (await rows.subtree(db, session_id)).map(({ id }) => id),
     projectOf: async (session_id: string) => (await rows.sessionById(db, session_id))?.project_id,
   }

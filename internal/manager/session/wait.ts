@@ -1,4 +1,4 @@
-// Waiting for a session: for the end of a turn, for news, for a status. All of it by reading the log and being woken.
+// Waits for a session: for the end of a turn, for new events, for a final status. Reads the log whenever it is notified.
 
 import { isFinal } from '../../protocol/session-status.ts'
 import type { SessionRow } from '../../store/rows/session/sessions.ts'
@@ -10,11 +10,11 @@ type Deps = { sessions: Sessions; events: EventLog; wake: Wake }
 type Until = { wait_seconds: number; signal: AbortSignal }
 
 export function createSessionWait({ sessions, events, wake }: Deps) {
-  /** Until the turn is over, or the session, or the time. Each event is told as it comes. */
+  /** Waits until the turn or the session is over, or the time is up. Calls `onEvent` for each event. */
   async function turn(
     { session_id, turn_id, since_index }: Addressed,
     { wait_seconds, signal }: Until,
-    told: (event: ShownEvent) => void,
+    onEvent: (event: ShownEvent) => void,
   ): Promise<boolean> {
     const limit = AbortSignal.any([signal, AbortSignal.timeout(wait_seconds * 1000)])
     let begun = false
@@ -22,7 +22,7 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
       for (const event of batch.map(shownEvent)) {
         const mine = (event as { turn_id?: unknown }).turn_id === turn_id
         begun ||= mine
-        if (begun) told(event)
+        if (begun) onEvent(event)
         if (mine && event.type === 'completion') return true
         if (begun && event.type === 'status' && isFinal(String((event as { status?: unknown }).status)))
           return true
@@ -30,7 +30,7 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
     return false
   }
 
-  /** One page of events; waits for the first one if there is none yet. */
+  /** One page of events; waits for the first event if there is none yet. */
   async function page(
     session_id: string,
     query: { since_index: number; max_events: number; include_children: boolean } & Until,
@@ -56,7 +56,7 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
     }
   }
 
-  /** Of the session alone by index; of its tree by position, which every event then carries. */
+  /** Reads the session by index; its tree by position, which every event then has. */
   async function reader(
     row: SessionRow,
     query: { since_index: number; max_events: number; include_children: boolean },
@@ -78,7 +78,7 @@ export function createSessionWait({ sessions, events, wake }: Deps) {
     }
   }
 
-  /** Until all of them are over, or the time. */
+  /** Waits until all of them are over, or the time is up. */
   async function ended(session_ids: string[], { wait_seconds, signal }: Until): Promise<boolean> {
     const deadline = performance.now() + wait_seconds * 1000
     for (const id of session_ids)

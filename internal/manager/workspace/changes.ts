@@ -1,11 +1,11 @@
-// OpenSpec changes of a project, read from `openspec/changes/` of a workspace: what is proposed, and how far its
-// task list is. Nothing is cached; the files are the truth.
+// OpenSpec changes of a project, read from `openspec/changes/` of a workspace, with the progress of their task lists. Nothing is
+// cached.
 import { Fault } from '../../fault.ts'
 import type { Workspaces } from './workspaces.ts'
 
 const changesDir = 'openspec/changes'
 const mostBytes = 1024 * 1024
-/** Of one call, over all files: what a droid wrote must not decide how long the server reads. */
+/** Per call, over all files: bounds the work that files of a droid cause. */
 const mostBytesInAll = 8 * 1024 * 1024
 const mostTasks = 5_000
 const mostCharacters = 1_000
@@ -15,19 +15,18 @@ export type Task = { number: string | null; section: string | null; text: string
 const clip = (text: string) =>
   text.length > mostCharacters ? `${text.slice(0, mostCharacters).toWellFormed()}…` : text
 
-/** The rest of a line behind its beginning, which is followed by a space; nothing if there is none. */
+/** The rest of a line after a prefix and white space; undefined if the line does not start with it. */
 const behind = (line: string, beginning: RegExp): string | undefined => {
   const found = beginning.exec(line)
   return found ? line.slice(found[0].length).trimStart() || undefined : undefined
 }
 
-// Each expression is anchored and ends where its repetitions cannot give anything back, so that a line is read once: a
-// file may be one line of a million spaces.
+// Each expression is anchored and cannot backtrack, so that a line is read once: a file may be one line of a million spaces.
 export function parseTasks(markdown: string): Task[] {
   const tasks: Task[] = []
   let section: string | null = null
   for (const raw of markdown.split('\n')) {
-    // The shortest heading or task is longer, and a file may be a million empty lines.
+    // No heading or task is shorter, and a file may have a million empty lines.
     if (raw.length < 4) continue
     const line = raw.trimEnd()
     const heading = behind(line, /^#{2,6}(?=\s)/)
@@ -52,14 +51,14 @@ function titleOf(markdown: string | undefined): string | null {
 }
 
 export function createChanges(workspaces: Workspaces) {
-  /** Reads texts until so much was read in all; after that, `used_up` says that the rest is left out. */
+  /** Reads files up to a total size; then `used_up` is true and the rest is left out. */
   function createReader(project_id: string, workspace_id: string | undefined) {
     let left = mostBytesInAll
     return {
       get used_up() {
         return left <= 0
       },
-      /** Undefined for what cannot be read as text: a droid may put anything in the place of a file. */
+      /** Undefined if it cannot be read as text: a droid may put anything in the place of a file. */
       async text(path: string): Promise<string | undefined> {
         try {
           const range = { offset: 0, max_bytes: mostBytes }

@@ -1,6 +1,6 @@
-// The clone of a project's remote, by git in the container itself. It can be cut short at any point and repeated: git works in
-// a directory of its own beside which nothing else may be; when that is complete it gets another name, and only then are its
-// entries moved into place, each by a rename.
+// Clones the remote of a project with git in the container. It can be interrupted at any point and repeated: git clones into a
+// separate directory in an otherwise empty workspace; the complete clone is renamed, and then its entries are moved into place,
+// each by a rename.
 import { isProxied } from '../../git/remote.ts'
 import { defaultWorkspace } from '../../ids.ts'
 import type { ExecCommand } from '../../protocol/messages.ts'
@@ -16,7 +16,7 @@ part=.oubliette-clone.part
 whole=.oubliette-clone
 rm -rf "$part" || exit
 if [ ! -e "$whole" ]; then
-  # Cloned, but the server ended before it heard of it.
+  # Cloned, but the server ended before it recorded that.
   if [ -e .git ] && [ "$(git --git-dir=.git config --get remote.origin.url)" = "$1" ]; then exit 0; fi
   if [ -n "$(ls -A)" ]; then
     echo "the workspace is not empty: move its files away and start the container again" >&2
@@ -31,8 +31,8 @@ done
 rmdir "$whole" && [ -e .git ]
 `
 
-/** What git said, with the remote's own address instead of that of the proxy. */
-function said(stderr: string, exit_code: number, remote_url: string): string {
+/** The error output of git, with the address of the remote instead of that of the proxy. */
+function gitError(stderr: string, exit_code: number, remote_url: string): string {
   const lines = stderr
     .replace(/http:\/\/127\.0\.0\.1:\d+\/git\/remote\/?/g, remote_url)
     .split(/[\r\n]+/)
@@ -61,6 +61,6 @@ export function createClone(deps: { supervisorOf: SupervisorOf; git: GitUse }) {
     if (exit_code === 0) return null
     return timed_out
       ? `git clone took longer than ${cloneSeconds} s`
-      : `git: ${said(stderr, exit_code, remote_url)}`
+      : `git: ${gitError(stderr, exit_code, remote_url)}`
   }
 }

@@ -1,6 +1,6 @@
-// The directories of projects and workspaces on the host: made, found to be tampered with, repaired, moved aside and
-// deleted, always through the files room. `projects/<id>` is never mounted, so its entries `workspaces` and `home` can
-// be trusted; everything below them belongs to the container.
+// The directories of projects and workspaces on the host: creates, checks, repairs, moves aside and deletes them, always through
+// `internal/files`. `projects/<id>` is never mounted, so its entries `workspaces` and `home` can be trusted; everything below
+// them belongs to the container.
 import { mkdir } from 'node:fs/promises'
 import { relative } from 'node:path'
 import { Fault } from '../../fault.ts'
@@ -23,13 +23,13 @@ const words: Record<Foreign, string> = {
 
 export const tamperedFault = ({ workspace_id, found }: Tampered): Fault =>
   new Fault('conflict', `workspace ${workspace_id} is not a directory but ${words[found]}`, {
-    hint: 'container start with recreate: true moves it aside and makes an empty directory',
+    hint: 'container start with recreate: true moves it aside and creates an empty directory',
   })
 
 type Deps = { layout: Layout; owner: Owner; trash: Trash; log: Log }
 
 export function createDirectories({ layout, owner, trash, log }: Deps) {
-  /** What the mounts of a container need; not the workspaces in it. */
+  /** Creates what the mounts of a container need; not the workspaces in it. */
   async function ensureProject(project_id: string): Promise<void> {
     const directory = layout.project(project_id)
     await mkdir(directory, { recursive: true, mode: 0o755 })
@@ -37,18 +37,18 @@ export function createDirectories({ layout, owner, trash, log }: Deps) {
       const ensured = await ensureDirectory(directory, name, owner)
       if (ensured.status === 'foreign')
         throw new Fault('conflict', `${directory}/${name} is not a directory but ${words[ensured.found]}`, {
-          hint: 'no container can change it: repair it on the host',
+          hint: 'repair it on the host: no container can change it',
         })
     }
   }
 
-  /** A missing directory is made again: a droid may delete its own. */
+  /** Creates a missing directory again: a droid may delete its own. */
   async function inspect(project_id: string, workspace_id: string): Promise<Tampered | undefined> {
     const parent = layout.workspaces(project_id)
     const ensured = await ensureDirectory(parent, workspace_id, owner).catch((error: unknown) => {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      // Not made here: outside of the project's turn, that could bring back what a delete has just removed.
-      throw new Fault('conflict', `project ${project_id} has no directory: it is being made or deleted`, {
+      // Not created here: outside of the project's queue, that could restore what a delete has just removed.
+      throw new Fault('conflict', `project ${project_id} has no directory: it is being created or deleted`, {
         hint: 'try again',
         cause: error,
       })
@@ -71,7 +71,7 @@ export function createDirectories({ layout, owner, trash, log }: Deps) {
     return found
   }
 
-  /** What stands in the place of a workspace may be somebody's work: it is kept. No container of the project runs. */
+  /** Moves what is in the place of a workspace aside: it may be user data. No container of the project runs meanwhile. */
   async function repair(project_id: string, ids: string[]): Promise<Repaired[]> {
     const repaired: Repaired[] = []
     for (const one of await tampered(project_id, ids)) {
@@ -79,7 +79,7 @@ export function createDirectories({ layout, owner, trash, log }: Deps) {
       const moved_to = await moveAside(layout.workspaces(project_id), one.workspace_id, places)
       await ensureWorkspace(project_id, one.workspace_id)
       if (moved_to === undefined) continue
-      log.warn('moved what stood in the place of a workspace aside', { project_id, ...one, moved_to })
+      log.warn('moved what was in the place of a workspace aside', { project_id, ...one, moved_to })
       repaired.push({ ...one, moved_to: relative(layout.home, moved_to) })
     }
     return repaired
@@ -90,7 +90,7 @@ export function createDirectories({ layout, owner, trash, log }: Deps) {
     ensureWorkspace,
     tampered,
     repair,
-    /** For a directory of `projects/` that no row knows: user data is never deleted for lack of a row. */
+    /** For a directory in `projects/` without a row: user data is never deleted for lack of a row. */
     async moveToLost(name: string): Promise<void> {
       const moved_to = await moveAside(layout.projects, name, layout.lost(name))
       if (moved_to)

@@ -1,5 +1,5 @@
-// Where a project's things are, outside and inside its container. Only what is listed in `containerPaths` is
-// mounted; control data stays in the database.
+// The paths of a project, on the host and in its container. Only `containerPaths` are mounted; control data stays in the
+// database.
 import { join } from 'node:path'
 
 export const containerPaths = {
@@ -23,13 +23,13 @@ export function layoutOf(home: string) {
       join(projects, project_id, 'workspaces', workspace_id),
     droidHome: (project_id: string) => join(projects, project_id, 'home'),
     trash: join(home, 'trash'),
-    /** For what is moved aside: the first place that is on the same file system as the projects. */
+    /** Where things are moved aside: the first of these on the same file system as the projects is used. */
     lost: (...parts: string[]): string[] => {
       const date = new Date().toISOString().slice(0, 10)
       return [join(home, 'lost', date, ...parts), join(projects, '.lost', date, ...parts)]
     },
     groups: (project_id: string) => join(projects, project_id, 'group'),
-    // Shortened, since the path of a Unix socket has 107 bytes.
+    // Shortened: the path of a Unix socket has at most 107 bytes.
     socketDir: (project_id: string) => join(sockets, project_id.replaceAll('-', '').slice(0, 16)),
   }
 }

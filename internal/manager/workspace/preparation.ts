@@ -23,7 +23,7 @@ type Deps = {
 export function createPreparation({ store, preparing, supervisorOf, clone, log }: Deps) {
   const { db } = store
 
-  /** An image without git is no reason to refuse a workspace. */
+  /** An image without git (exit code 127) is not an error. */
   async function init(
     project_id: string,
     id: string,
@@ -55,8 +55,8 @@ export function createPreparation({ store, preparing, supervisorOf, clone, log }
   }
 
   /**
-   * Sets up git in every workspace where that is still to be done. A failure is kept in the row and tried again at the next
-   * start; what ends only because the server or the container ends is thrown and stays `preparing`.
+   * Sets up git in every workspace that is not prepared yet. A failure is written to the row and retried at the next start;
+   * an interruption because the server or the container ends is thrown, and the row stays `preparing`.
    */
   async function prepare(
     project: ProjectWithContainer,
@@ -78,7 +78,7 @@ export function createPreparation({ store, preparing, supervisorOf, clone, log }
     preparing.delete(project.id)
   }
 
-  /** Nothing prepares its workspaces any more: the container cannot be started, or was stopped on purpose. */
+  /** Its workspaces will not be prepared: the container cannot be started, or was stopped on request. */
   async function unprepared(project_id: string, error?: string): Promise<void> {
     await rows.endPreparing(
       db,

@@ -9,7 +9,7 @@ import type { Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { activeSessions } from '../../store/rows/session/sessions.ts'
 import * as rows from '../../store/rows/workspaces.ts'
-import { requireRoom } from '../disk/limit.ts'
+import { requireDiskSpace } from '../disk/limit.ts'
 import { requireProject } from '../project/require.ts'
 import type { Directories } from './directories.ts'
 import { containerPaths, type Layout } from './layout.ts'
@@ -40,7 +40,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   const { store, config, layout, directories } = deps
   const { db } = store
 
-  /** No id: the default one, or a new one. A known id: it. An unknown one: made if `create_workspace`, else not found. */
+  /** Without an id: the default workspace, or a new one with `create_workspace`. An unknown id is created or `not_found`. */
   async function resolve(
     caller: Pick<Caller, 'id'>,
     project_id: string,
@@ -50,8 +50,8 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const known = await rows.workspaceById(db, project_id, id)
     if (!known) {
       if (!wanted.create_workspace) throw unknown('workspace', id)
-      requireRoom(config, await requireProject(db, project_id))
-      // The row first: what it names can then be repaired, whatever a droid has put in its place.
+      requireDiskSpace(config, await requireProject(db, project_id))
+      // The row first: with it, the directory can be repaired if a droid has put something else in its place.
       await rows.insertWorkspace(db, { project_id, id, is_default: false, created_by: caller.id })
     }
     await directories.ensureWorkspace(project_id, id)
@@ -83,8 +83,8 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const row = await rows.workspaceById(db, project_id, workspace_id)
     if (!row) throw unknown('workspace', workspace_id)
     if (row.is_default)
-      throw new Fault('conflict', 'the default workspace stays as long as its project', {
-        hint: 'project delete removes both',
+      throw new Fault('conflict', 'the default workspace cannot be deleted', {
+        hint: 'project delete removes it with its project',
       })
     const user = (await activeSessions(db, project_id)).find(
       (session) => session.workspace_id === workspace_id,
@@ -96,7 +96,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     await directories.discardWorkspace(project_id, workspace_id)
     await rows.deleteWorkspaceRow(db, project_id, workspace_id)
     deps.disk.touched(project_id)
-    // One of the ways out of a limit: what comes next finds the project with room again.
+    // Deleting a workspace may end an exceeded disk limit: the next call must see that.
     if (project.disk_state !== 'ok') await deps.disk.measure(project_id)
     return { workspace_id, deleted: true as const }
   }
@@ -121,11 +121,11 @@ export function createWorkspaces(deps: WorkspacesDeps) {
       bytes: Buffer,
       options: { mode?: string; create_parents: boolean },
     ) => {
-      requireRoom(config, await requireProject(db, project_id))
+      requireDiskSpace(config, await requireProject(db, project_id))
       try {
         return await files.writeFile(await rootOf(project_id, id), path, bytes, options)
       } finally {
-        // After the write: a measure that is under way may have passed the file already.
+        // After the write: a measurement that runs now may have passed the file already.
         deps.disk.touched(project_id)
       }
     },

@@ -53,7 +53,7 @@ export const containerTool = tool({
           input.project_id,
           {
             recreate: input.recreate,
-            forgive: true,
+            reset_failures: true,
             progress: (message) => progress({ progress: 0, message }),
           },
         )

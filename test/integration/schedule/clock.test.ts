@@ -110,7 +110,7 @@ describe('after downtime', () => {
     expect(rest).toEqual([])
     expect(only).toMatchObject({
       status: 'skipped',
-      error: 'no server was running then, 5 times from then on',
+      error: 'no server was running at that time, 5 times from then on',
     })
     await rig.at('2026-01-01T06:00:00Z')
     await rig.finish(await rig.turn(0))
@@ -184,9 +184,9 @@ describe('a change', () => {
   })
 
   it.each([
-    [{ cron_expr: '0 0 30 2 *' }, /never comes to pass/],
+    [{ cron_expr: '0 0 30 2 *' }, /has no future occurrence/],
     [{ cron_expr: 'now' }, /five or six fields/],
-    [{ time_zone: 'Mars/Base' }, /no time zone/],
+    [{ time_zone: 'Mars/Base' }, /unknown time zone/],
   ])('to %j is refused', async (change, message) => {
     rig = await createRig('2026-01-01T00:00:00Z')
     const { schedule_id } = await rig.create({ cron_expr: '* * * * *' })

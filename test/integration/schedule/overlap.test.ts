@@ -36,7 +36,7 @@ describe.each(['resume', 'new'] as const)('with session_behavior %s', (session_b
     await rig.finish(await rig.turn(1))
     const history = await rig.history(schedule_id)
     expect(history.map(({ status }) => status)).toEqual(['success', 'skipped', 'skipped', 'success'])
-    expect(history[1]?.error).toBe('the run before it was not over')
+    expect(history[1]?.error).toBe('the previous run was still running')
     checkSessions()
   })
 
@@ -57,7 +57,7 @@ describe.each(['resume', 'new'] as const)('with session_behavior %s', (session_b
       'success',
       'skipped',
     ])
-    expect(history[4]?.error).toBe('3 runs are queued, the most there may be')
+    expect(history[4]?.error).toBe('3 runs are queued, the limit')
     expect(rig.door.turns.map(({ key }) => key)).toEqual(history.slice(0, 4).map(({ run_id }) => run_id))
     checkSessions()
   })

@@ -277,7 +277,7 @@ describe('a schedule', () => {
       )
       for (const answer of answers)
         expect(resultIn(answer).structuredContent).toMatchObject({
-          error: { kind: 'invalid', message: expect.stringContaining('never comes to pass') },
+          error: { kind: 'invalid', message: expect.stringContaining('has no future occurrence') },
         })
     })
     expectHealthy('cron', latencies)

@@ -218,7 +218,7 @@ describe('a server without root', { timeout: 180_000 }, () => {
       (server) => server.stop(),
       () => undefined,
     )
-    await expect(started).rejects.toThrow(/container_uid 1000 needs a server that runs as root/)
+    await expect(started).rejects.toThrow(/container_uid 1000 requires a server that runs as root/)
   })
 })
 

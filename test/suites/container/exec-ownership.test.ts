@@ -101,7 +101,7 @@ describe('a container that does not run', () => {
     try {
       const other = await booted.project({ image })
       const fault = await booted.fault('container', { action: 'exec', project_id: other, command: ['true'] })
-      expect(fault.message).toMatch(/before its supervisor connected|given up after/)
+      expect(fault.message).toMatch(/before its supervisor connected|not restarted after/)
       await booted.ok('project', { action: 'delete', project_id: other })
     } finally {
       await docker.getImage(image).remove()

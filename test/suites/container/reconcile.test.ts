@@ -76,7 +76,7 @@ describe('a container that is wanted', () => {
     const project_id = await booted.project({ image })
     const answer = await booted.client().call('container', { action: 'start', project_id })
     if (answer.is_error) expect(answer.text).not.toContain('internal error')
-    const given_up = async () => /given up after 5/.test((await get(project_id)).reason ?? '')
+    const given_up = async () => /not restarted after 5/.test((await get(project_id)).reason ?? '')
     await until(given_up, { what: 'it is given up', deadline_ms: 40_000 })
     expect((await get(project_id)).status).toBe('failed')
     await booted.ok('project', { action: 'update', project_id, image: null })

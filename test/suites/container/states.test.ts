@@ -224,7 +224,7 @@ describe('the limit of crashes', () => {
     }
     await suicide()
     await until(async () => (await shown(project_id)).status === 'failed', { what: 'it is given up' })
-    expect((await shown(project_id)).reason).toContain('given up after 5 starts')
+    expect((await shown(project_id)).reason).toContain('not restarted after 5 failed starts')
     await booted.ok('container', { action: 'start', project_id })
     expect(await shown(project_id)).toMatchObject({ status: 'running' })
   }, 90_000)

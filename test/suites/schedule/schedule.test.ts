@@ -74,7 +74,7 @@ describe('a run', () => {
     await trigger(schedule_id)
     const run = await over(schedule_id)
     expect(run).toMatchObject({ status: 'failed', output: 'said\n', trigger: 'manual' })
-    expect(run.error).toContain('exit code 3')
+    expect(run.error).toContain('exited with code 3')
     const session = await booted.ok('session', { action: 'get', session_id: run.session_id })
     expect(session).toMatchObject({ created_by: schedule_id, source: 'schedule', external_id: run.run_id })
     await until(
@@ -264,6 +264,6 @@ describe('on the command line', () => {
     await json('delete', schedule_id)
     const wrong = await cli('preview', '0 0 30 2 *')
     expect(wrong.code).not.toBe(0)
-    expect(wrong.stderr).toContain('never comes to pass')
+    expect(wrong.stderr).toContain('has no future occurrence')
   })
 })

@@ -315,7 +315,7 @@ test('a droid whose key is missing is refused at once, with the key named', asyn
   const where = { action: 'spawn', project_id, prompt: 'hi', new_session: true }
   const { kind, message, hint } = await booted.fault('session', { ...where, droid: 'keyless' })
   expect(kind).toBe('unavailable')
-  expect(message).toBe('droid "keyless" needs a key for bedrock, and there is none')
+  expect(message).toBe('droid "keyless" needs a key for bedrock, which is not configured')
   expect(hint).toBe('add credentials.<name> with provider "bedrock" to oubliette.jsonc')
 })
 

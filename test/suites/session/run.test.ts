@@ -151,7 +151,9 @@ describe('oubliette run', () => {
     const running = start(['run', '--droid', 'claude', 'hello'])
     expect(await running.code).toBe(1)
     expect(running.out).toBe('')
-    expect(running.err).toContain('droid "claude" needs a key for anthropic or bedrock, and there is none')
+    expect(running.err).toContain(
+      'droid "claude" needs a key for anthropic or bedrock, which is not configured',
+    )
     expect(running.err).toContain(
       'set ANTHROPIC_API_KEY in the environment of the server, or add credentials.<name>',
     )

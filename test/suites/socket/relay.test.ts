@@ -106,7 +106,9 @@ describe('an answer', () => {
     const given = { session_id: one.session_id, request_id, result: 'mine' }
     expect(await stranger.call('caller_tool_response', given)).toMatchObject({
       is_error: true,
-      structured: { error: { kind: 'forbidden', message: expect.stringContaining('which is not you') } },
+      structured: {
+        error: { kind: 'forbidden', message: expect.stringContaining('which another token declared') },
+      },
     })
     await stranger.close()
     expect(await refused(other.session_id, request_id)).toMatchObject({ kind: 'not_found' })
@@ -119,7 +121,7 @@ describe('an answer', () => {
     expect(both.filter(({ is_error }) => !is_error)).toHaveLength(1)
     expect(await refused(one.session_id, request_id)).toMatchObject({
       kind: 'conflict',
-      message: `request ${request_id} was answered already`,
+      message: `request ${request_id} was already answered`,
     })
     const winner = ['first', 'second', 'third'][both.findIndex(({ is_error }) => !is_error)]
     expect((await asked).result).toBe(winner)
@@ -162,8 +164,8 @@ describe('an answer', () => {
 
 describe('a declaration', () => {
   it.each([
-    [{ ...offer, caller_id: 'oubliette' }, /taken by Oubliette/],
-    [{ ...offer, caller_id: 'mcp__x' }, /taken by Oubliette/],
+    [{ ...offer, caller_id: 'oubliette' }, /is reserved/],
+    [{ ...offer, caller_id: 'mcp__x' }, /is reserved/],
     [{ caller_id: 'a', caller_tools: [greet, greet] }, /twice/],
     [{ caller_id: 'a', caller_tools: [{ name: 'x', inputSchema: { type: 'string' } }] }, /type "object"/],
     [

@@ -1,5 +1,5 @@
-// What one session may do through another. A session must not get around its own autonomy or its own lists of tools by
-// spawning or speaking to a session that has wider ones, so a child is at most what its parent is.
+// Bounds of a session: droid, autonomy and lists of tools. A session must not exceed its own bounds by spawning or messaging a
+// session with wider ones, so a child has at most the bounds of its parent.
 import { Fault } from '../../../fault.ts'
 import type { SessionRow } from '../../../store/rows/session/sessions.ts'
 
@@ -13,13 +13,13 @@ type Wanted = {
 const levels = ['off', 'low', 'medium', 'high'] as const
 const levelOf = ({ autonomy_level }: Bounds) => levels.indexOf(autonomy_level)
 
-/** In what the inner one is more than the outer one; nothing if it is at most that. */
+/** How the inner bounds exceed the outer ones; undefined if they do not. */
 export function excess(outer: Bounds, inner: Bounds): string | undefined {
   if (levelOf(inner) > levelOf(outer))
-    return `autonomy_level ${inner.autonomy_level} is more than ${outer.autonomy_level}`
-  // A script asks nobody, and knows no lists of tools.
+    return `autonomy_level ${inner.autonomy_level} is higher than ${outer.autonomy_level}`
+  // A script requests no approvals and has no lists of tools.
   if (inner.droid === 'shell' && outer.droid !== 'shell' && outer.autonomy_level !== 'high')
-    return `droid shell acts without asking, and autonomy_level is ${outer.autonomy_level}`
+    return `droid shell acts without approvals, and autonomy_level is ${outer.autonomy_level}`
   const isListed = outer.tools_allowed.length > 0 || outer.tools_disallowed.length > 0
   if (isListed && inner.droid !== outer.droid)
     return `droid ${inner.droid} has other tools than droid ${outer.droid}, whose tools are restricted`
@@ -31,7 +31,7 @@ export function excess(outer: Bounds, inner: Bounds): string | undefined {
   return missing.length > 0 ? `tools_disallowed lacks ${missing.join(', ')}` : undefined
 }
 
-/** What a child of this session gets: what it asks for within its parent's bounds, else what its parent has. */
+/** The bounds of a child: what it requests within the bounds of its parent, otherwise those of its parent. */
 export function boundsOfChild(parent: Bounds & { id: string }, droid: string, wanted: Wanted): Bounds {
   const child: Bounds = {
     droid,
@@ -41,8 +41,8 @@ export function boundsOfChild(parent: Bounds & { id: string }, droid: string, wa
   }
   const more = excess(parent, child)
   if (more)
-    throw new Fault('forbidden', `a child may not do more than its parent ${parent.id}: ${more}`, {
-      hint: 'leave the field out to get what the parent has',
+    throw new Fault('forbidden', `a child may not exceed the bounds of its parent ${parent.id}: ${more}`, {
+      hint: 'omit the field to inherit the value of the parent',
     })
   return child
 }

@@ -1,5 +1,5 @@
-// Making a session: limits are counted and the session, the hash of its key, its first events and the command to start
-// it are written in one transaction. A refused spawn has started nothing; a crash after the commit loses nothing.
+// Creates a session: one transaction checks the limits and writes the session, the hash of its key, its first events and the
+// command that starts it. A refused spawn has started nothing; a crash after the commit loses nothing.
 import type { Caller } from '../../../auth/caller.ts'
 import { holdsEverything, isGranted, mayAct } from '../../../auth/grant.ts'
 import { covers, formatScope, parseScope } from '../../../auth/scope.ts'
@@ -61,8 +61,8 @@ export const userMessage = (turn_id: string, turn: Turn, at: string): NewEvent =
 const exhausted = (message: string, hint: string) => new Fault('exhausted', message, { hint })
 
 /**
- * What is counted here is reserved by the insert that follows: the lock of the log, which every spawn takes first, lets
- * nobody else count in between.
+ * Counts usage for the insert that follows: every spawn takes the lock of the event log first, so no other spawn counts in
+ * between.
  */
 async function reserve(
   db: Db,
@@ -73,36 +73,36 @@ async function reserve(
   const used = await projectUsage(db, project_id)
   if (used.active >= limits.max_active_sessions)
     throw exhausted(
-      `the project has ${used.active} active sessions, the most it may have`,
-      'end one, or raise limits.max_active_sessions',
+      `the project has ${used.active} active sessions, the limit`,
+      'end a session, or raise limits.max_active_sessions',
     )
   if (used.spawned_last_minute >= limits.max_spawns_per_minute)
     throw exhausted(
-      `the project spawned ${used.spawned_last_minute} sessions in the last minute, the most it may`,
-      'wait a little, or raise limits.max_spawns_per_minute',
+      `the project spawned ${used.spawned_last_minute} sessions in the last minute, the limit`,
+      'wait a minute, or raise limits.max_spawns_per_minute',
     )
   if (used.cost_usd >= limits.max_cost_usd && limits.max_cost_usd > 0)
     throw exhausted(
-      `the project has cost ${used.cost_usd.toFixed(2)} US dollars, the most it may`,
+      `the project has cost ${used.cost_usd.toFixed(2)} US dollars, the limit`,
       'raise limits.max_cost_usd',
     )
   if (!parent) return
   if (parent.depth + 1 > limits.max_recursion_depth)
     throw exhausted(
-      `sessions may be nested ${limits.max_recursion_depth} deep`,
+      `sessions may be nested at most ${limits.max_recursion_depth} deep`,
       'raise limits.max_recursion_depth',
     )
   const tree = await treeUsage(db, parent.root_session_id)
   if (tree.sessions >= limits.max_agents_per_session)
     throw exhausted(
-      `the tree of this session has ${tree.sessions} sessions, the most it may have`,
+      `the tree of this session has ${tree.sessions} sessions, the limit`,
       'raise limits.max_agents_per_session',
     )
 }
 
 /**
- * What the new session's key may do: what was asked for, never more than who asks, and beyond the project only what an
- * admin granted to it. The lock of the log is held, and who sets a grant takes it too.
+ * The scope of the new session's key: what the spawn requests, within the scope of the caller, and beyond the project only
+ * what an admin granted to it. The lock of the event log is held; setting a grant takes it too.
  */
 async function scopeFor(
   trx: Db,
@@ -117,7 +117,7 @@ async function scopeFor(
   const scope = parseScope(wanted)
   const name = formatScope(scope)
   if (!covers(caller.scope, scope))
-    throw new Fault('forbidden', `api_scope ${name} is more than the spawner's own scope`)
+    throw new Fault('forbidden', `api_scope ${name} exceeds the scope of the caller`)
   if (!isGranted(grant, project_id, scope))
     throw new Fault('forbidden', `api_scope ${name} is not granted to project ${project_id}`, {
       hint: `a session may have project:${project_id}; an admin can grant more with project update {"api_scope_grant": "${name}"}`,
@@ -130,7 +130,7 @@ async function parentOf(db: Db, { session_id }: Caller): Promise<SessionRow | un
   const parent = await sessionById(db, session_id)
   if (!parent) throw unknown('session', session_id)
   if (parent.end_requested_at || isFinal(parent.status))
-    throw new Fault('conflict', `session ${parent.id} is over and spawns no more`)
+    throw new Fault('conflict', `session ${parent.id} is over and cannot spawn`)
   return parent
 }
 
@@ -182,7 +182,7 @@ export function createSpawn(deps: {
     return name
   }
 
-  /** The new row and the id of its first turn. */
+  /** Returns the new row and the id of its first turn. */
   async function spawn(
     caller: Caller,
     project: ProjectWithContainer,
@@ -194,7 +194,7 @@ export function createSpawn(deps: {
     const turn_id = newCommandId()
     const at = new Date().toISOString()
     const droid = droidOf(project, fields.droid)
-    // A droid without a key is refused here, not in the middle of its first turn.
+    // A droid without a model key is refused here, not during its first turn.
     providerOf(deps, project, droid)
     const limits = effectiveLimits(config, project)
     const command = {
@@ -206,7 +206,7 @@ export function createSpawn(deps: {
         turn: { turn_id, text: turn.text, ...(turn.attachments ? { attachments: turn.attachments } : {}) },
       },
     }
-    const make = async (trx: Db) => {
+    const insert = async (trx: Db) => {
       const parent = await parentOf(trx, caller)
       const api_scope = await scopeFor(trx, caller, project.id, fields.api_scope)
       const bounds = parent
@@ -263,7 +263,7 @@ export function createSpawn(deps: {
         resumable: false,
       }
       const opening = [{ type: 'status', at, data: place }, userMessage(turn_id, turn, at)]
-      const made = sessionInsertion(trx, {
+      const session = sessionInsertion(trx, {
         ...fresh,
         next_index: opening.length,
         stored_bytes: opening.reduce((sum, { data }) => sum + storedSize(JSON.stringify(data)), 0),
@@ -271,12 +271,12 @@ export function createSpawn(deps: {
         tools_disallowed: JSON.stringify(fresh.tools_disallowed),
         requires: '[]',
       })
-      const told = commandInsertion(trx, command)
-      const { change, events } = await writeEvents(trx, fresh, opening, { made, told })
+      const start = commandInsertion(trx, command)
+      const { change, events } = await writeEvents(trx, fresh, opening, { made: session, told: start })
       if (fields.declaration) await deps.callerTools.declare(trx, id, caller.id, fields.declaration)
       return { row: { ...fresh, ...change } as SessionRow, events }
     }
-    const committed = await inTurn(project.id, caller, () => store.transact(make, { lock: logLock }))
+    const committed = await inTurn(project.id, caller, () => store.transact(insert, { lock: logLock }))
     return { ...committed, turn_id, command }
   }
 

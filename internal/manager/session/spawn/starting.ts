@@ -1,5 +1,5 @@
-// Giving a session a droid again: one that is over is taken up by a message, a hibernated one wakes, a prompt finds its
-// droid gone. Each is a `start` command with the turn in it, and each waits for memory where there is none.
+// Starts the droid of an existing session again: a message resumes a session that is over or hibernated, or a prompt finds
+// its droid gone. Each is a `start` command with the turn in it, and each is queued while the container lacks memory.
 import type { SessionKeys } from '../../../auth/session-keys.ts'
 import { unknown } from '../../../fault.ts'
 import type { Db } from '../../../store/open.ts'
@@ -17,7 +17,13 @@ type Deps = {
   change: SessionChanging
   requestDispatch: RequestDispatch
 }
-type Starting = { trx: Db; row: SessionRow; write: Write; turn: Record<string, unknown>; said: NewEvent[] }
+type Starting = {
+  trx: Db
+  row: SessionRow
+  write: Write
+  turn: Record<string, unknown>
+  messages: NewEvent[]
+}
 
 const placed = ({ status: name, ...more }: Place, reason?: string): NewEvent =>
   status(name, { ...(reason ? { reason } : {}), ...more })
@@ -47,18 +53,18 @@ export function createStarting({ admission, keys, change, requestDispatch }: Dep
       payload: { turn, resume: true },
     }))
 
-  /** With a key of its own: the former droid's is worth nothing any more. */
-  async function again(it: Starting, reason: string): Promise<void> {
+  /** With a new key: the key of the previous droid becomes invalid. */
+  async function startAgain(it: Starting, reason: string): Promise<void> {
     const place = await placeOf(it.trx, it.row)
-    await it.write([placed(place, reason), ...it.said], { ...rekeyed(it.row), ...queuedAt(place) })
+    await it.write([placed(place, reason), ...it.messages], { ...rekeyed(it.row), ...queuedAt(place) })
     await command(it)
   }
 
-  /** The same life goes on, with the same key. Where there is memory, callers only see the turn begin. */
-  async function wakeUp(it: Starting): Promise<void> {
+  /** Continues the same run with the same key. If memory is available, callers only see the turn start. */
+  async function resumeHibernated(it: Starting): Promise<void> {
     const place = await placeOf(it.trx, it.row)
     const queued = place.status === 'queued' ? [placed(place)] : []
-    await it.write([...queued, ...it.said], { hibernated: false, idle_at: null, ...queuedAt(place) })
+    await it.write([...queued, ...it.messages], { hibernated: false, idle_at: null, ...queuedAt(place) })
     await command(it)
   }
 
@@ -67,12 +73,12 @@ export function createStarting({ admission, keys, change, requestDispatch }: Dep
     await change(due.session_id, async (trx, row, write) => {
       await deleteCommand(trx, due.id)
       if (row.end_requested_at || row.full_at) return
-      const it = { trx, row, write, turn: due.payload, said: [] }
-      if (row.hibernated) await wakeUp(it)
-      else await again(it, 'its droid was gone')
+      const it = { trx, row, write, turn: due.payload, messages: [] }
+      if (row.hibernated) await resumeHibernated(it)
+      else await startAgain(it, 'the droid process had ended')
     })
     requestDispatch(due.project_id)
   }
 
-  return { again, wakeUp, restart }
+  return { startAgain, resumeHibernated, restart }
 }

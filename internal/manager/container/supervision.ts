@@ -98,7 +98,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
           type,
           at,
           data,
-          previousRuns: seq <= until,
+          former: seq <= until,
         }))
         .map((event) => explained(project_id, event))
       const taken = refused ? withoutContent(numbered, refused.message) : numbered

@@ -1,7 +1,7 @@
 // Whose output is read next. A child that prints without end always has more to read, and Node would read megabytes of it
-// before it looks at the next one: whoever had a large piece waits until the others had theirs.
+// before it looks at the next one: a large piece waits until the others had theirs.
 
-/** Read in one turn of the event loop, of all children together. */
+/** Passed on in one turn of the event loop, of all children together. */
 const PIECES = 2
 const waiting = new Set<() => void>()
 let scheduled = false
@@ -23,7 +23,7 @@ function schedule(): void {
   setImmediate(serve)
 }
 
-/** Settles when it is this reader's turn again. */
+/** Settles when it is this reader's turn. */
 export function nextReadTurn(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   waiting.add(resolve)

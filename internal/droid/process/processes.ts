@@ -7,7 +7,7 @@ import { setPriority } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { limitsCarry } from './lock-limit.ts'
 
-const NICE = 5
+const NICE = 10
 
 /**
  * Behind the supervisor: however busy the processes of droids are, what they print is read and commands are answered. It

@@ -1,6 +1,7 @@
 // Batches of events that wait to be written, and which of them go into the next commit. Commits follow one another and are
 // bounded, so that nobody waits long for one. Containers take turns; sessions that sent little lately go before those that
-// send a lot, which have at least half of each commit.
+// send a lot, which have at least half of each commit. While there are calm ones, those that send a lot are not written all the
+// time: each commit of theirs is followed by as long a rest, in which the others have the processor and the database.
 import { createRecentBytes, type RecentBytes } from '../../lib/recent-bytes.ts'
 
 export type Queued = { project_id: string; events: unknown[]; characters: number }
@@ -9,6 +10,9 @@ export type Queued = { project_id: string; events: unknown[]; characters: number
 const mostEvents = 5_000
 const mostCharacters = 256 * 1024
 const mostRemembered = 10_000
+/** Calm sessions are there for so long after one of them sent something. */
+const calmMs = 1_000
+const longestRestMs = 100
 
 /** Of one part of a batch: what is larger is written in several commits, in turn with others. */
 const partEvents = 1_000
@@ -65,17 +69,20 @@ function createLane<T extends Queued>() {
   }
 }
 
-export function createLogQueue<T extends Queued>() {
+export function createLogQueue<T extends Queued>(now: () => number = () => performance.now()) {
   const calm = createLane<T>()
   const bulk = createLane<T>()
   const recent = new Map<string, RecentBytes>()
+  let calm_at = Number.NEGATIVE_INFINITY
+  let rests_until = Number.NEGATIVE_INFINITY
+  let bulk_taken = false
 
   function recentOf(session_id: string): RecentBytes {
     const known = recent.get(session_id)
     if (known) return known
     // Forgetting is harmless: a session that sends a lot is calm for one batch.
     if (recent.size >= mostRemembered) recent.clear()
-    const made = createRecentBytes()
+    const made = createRecentBytes(now)
     recent.set(session_id, made)
     return made
   }
@@ -84,20 +91,32 @@ export function createLogQueue<T extends Queued>() {
     get empty() {
       return calm.empty && bulk.empty
     },
+    /** Until something may be taken, unless more is pushed. */
+    get rest_ms() {
+      return calm.empty && !bulk.empty ? Math.max(0, rests_until - now()) : 0
+    },
     /** The parts of one batch are taken in their order. A session that has several batches here at once has no such promise. */
     push(session_id: string, parts: T[]): void {
       const sent = recentOf(session_id)
       const characters = parts.reduce((sum, part) => sum + part.characters, 0)
       const lane = sent.calmWith(characters) ? calm : bulk
       sent.add(characters)
+      if (lane === calm) calm_at = now()
       for (const part of parts) lane.push(part)
     },
     take(): T[] {
       const room = { events: mostEvents / 2, characters: mostCharacters / 2 }
       const first = calm.take(room)
+      bulk_taken = !bulk.empty && rests_until <= now()
+      if (!bulk_taken) return first
       room.events += mostEvents / 2
       room.characters += mostCharacters / 2
       return [...first, ...bulk.take(room)]
+    },
+    /** What was taken last is written, and that took so long. */
+    written(took_ms: number): void {
+      const time = now()
+      if (bulk_taken && time - calm_at < calmMs) rests_until = time + Math.min(took_ms, longestRestMs)
     },
   }
 }

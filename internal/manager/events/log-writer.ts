@@ -139,6 +139,8 @@ export function createLogWriter(deps: {
   const { store, poison } = deps
   const queue = createLogQueue<Job>()
   let running: Promise<void> | undefined
+  /** Looks again what may be written. */
+  let endRest = () => {}
 
   function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
     // A container speaks only for sessions of its own project.
@@ -286,8 +288,25 @@ export function createLogWriter(deps: {
     }
   }
 
+  async function rest(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, ms)
+    endRest = resolve
+    await promise
+    clearTimeout(timer)
+  }
+
   async function drain(): Promise<void> {
-    while (!queue.empty) await write(queue.take())
+    while (!queue.empty) {
+      const { rest_ms } = queue
+      if (rest_ms > 0) {
+        await rest(rest_ms)
+        continue
+      }
+      const began = performance.now()
+      await write(queue.take())
+      queue.written(performance.now() - began)
+    }
     running = undefined
   }
 
@@ -300,6 +319,7 @@ export function createLogWriter(deps: {
       })
       queue.push(session_id, parts)
       running ??= drain()
+      endRest()
       // A part that fails leaves a gap, and those behind it are passed over: all of it is sent again.
       const answers = await Promise.all(parts.map(({ done }) => done.promise))
       return answers.at(-1)!

@@ -1,5 +1,5 @@
-// Brings one session's journal to the server: one batch under way at a time, the next when it is committed and it is this
-// session's turn, again from the last committed event after each new connection.
+// Brings one session's journal to the server: the next batch when it is this session's turn, again from the last committed
+// event after each new connection. Batches that are under way at the same time are committed in their order, or again.
 
 import { jsonBounds, measureJson } from '../../../../internal/event-loop/json-bounds.ts'
 import { messageOf } from '../../../../internal/fault.ts'
@@ -42,14 +42,17 @@ export function createSender(options: {
   let stopped = false
   // What was found on the disk may have been sent before this process was started.
   let sent_seq = journal.next_seq - 1
+  /** Up to here it is under way on this connection. */
+  let under_way_seq = -1
 
   function nextBatch(max_bytes: number) {
-    const batch = journal.read(journal.acked_seq + 1, max_bytes)
+    const first = Math.max(journal.acked_seq, under_way_seq) + 1
+    const batch = journal.read(first, max_bytes)
     if (!batch) return undefined
     const { things, commas } = measureJson(batch.events, jsonBounds.values)
     // The frame around it has a few of its own.
     if (things + commas < jsonBounds.values - 100) return batch
-    return journal.read(journal.acked_seq + 1, DENSE_BATCH_BYTES)
+    return journal.read(first, DENSE_BATCH_BYTES)
   }
 
   /** A server that does not take events is asked again after a while. */
@@ -65,7 +68,12 @@ export function createSender(options: {
     )
   }
 
-  async function send(to: Peer, events: string): Promise<void> {
+  /** What is not committed is sent again. The server knows what it has by the numbers. */
+  const goBack = () => {
+    under_way_seq = journal.acked_seq
+  }
+
+  async function send(to: Peer, events: string, last_seq: number): Promise<void> {
     const params = new RawJson(`{"session_id":${JSON.stringify(session_id)},"events":[${events}]}`)
     try {
       const answer = (await to.request('events', params)) as EventsAnswer
@@ -75,8 +83,11 @@ export function createSender(options: {
         return options.on_unknown()
       }
       journal.ack(answer.committed_seq)
+      // One before it was not taken.
+      if (answer.committed_seq < last_seq && to === peer) goBack()
       options.on_committed()
     } catch (error) {
+      if (to === peer) goBack()
       if (to.open) pause(error)
     }
   }
@@ -87,7 +98,8 @@ export function createSender(options: {
       const batch = nextBatch(max_bytes)
       if (!batch) return undefined
       sent_seq = Math.max(sent_seq, batch.last_seq)
-      return { bytes: batch.events.length, settled: send(peer, batch.events) }
+      under_way_seq = batch.last_seq
+      return { bytes: batch.events.length, settled: send(peer, batch.events, batch.last_seq) }
     },
     backlog_bytes: () => journal.backlog_bytes,
   })
@@ -100,6 +112,7 @@ export function createSender(options: {
       })
       journal.ack(committed_seq)
       journal.skipTo(committed_seq + 1)
+      goBack()
       kick()
     },
     kick,

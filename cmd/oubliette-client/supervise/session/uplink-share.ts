@@ -1,6 +1,7 @@
 // Sessions of one container share its connection to the server. Only so many bytes are under way at once: what the server
 // has not committed yet stands before everything that is sent after it. Sessions that send a lot take turns with small
-// batches, the smaller the more of them there are; those that sent little lately go before them.
+// batches, the smaller the more of them there are; those that sent little lately go before them, and send on while what
+// they sent is not committed yet.
 import {
   CALM_BATCH_BYTES,
   createRecentBytes,
@@ -9,6 +10,8 @@ import {
 
 const WINDOW_BYTES = 128 * 1024
 const SMALLEST_BYTES = 16 * 1024
+/** Of one session that sends little, under way at the same time. */
+const CALM_BATCHES = 4
 /** What all sessions together may have read ahead of what is committed, and each of them at least and at most. */
 const AHEAD_BYTES = 1024 * 1024
 const LEAST_AHEAD_BYTES = 32 * 1024
@@ -30,7 +33,7 @@ export interface UplinkShare {
   readonly ahead_bytes: number
 }
 
-type Flow = Sending & { recent: RecentBytes; under_way: boolean }
+type Flow = Sending & { recent: RecentBytes; under_way: Map<Lane, number> }
 type Lane = { waiting: Set<Flow>; bytes: number; flows: number }
 
 export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
@@ -45,17 +48,26 @@ export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
     return Math.max(SMALLEST_BYTES, Math.min(window_bytes, Math.floor(share)))
   }
 
+  function count(flow: Flow, lane: Lane, by: 1 | -1): void {
+    flow.under_way.set(lane, (flow.under_way.get(lane) ?? 0) + by)
+    lane.flows += by
+  }
+
+  /** The order in which batches of both lanes are committed is not known. */
+  function mayStart({ under_way }: Flow, lane: Lane): boolean {
+    const [quiet = 0, loud = 0] = [under_way.get(calm), under_way.get(bulk)]
+    return loud === 0 && (lane === calm ? quiet < CALM_BATCHES : quiet === 0)
+  }
+
   function start(flow: Flow, lane: Lane): void {
     const sent = flow.send(batchBytes(lane))
     if (!sent) return
-    flow.under_way = true
+    count(flow, lane, 1)
     flow.recent.add(sent.bytes)
     lane.bytes += sent.bytes
-    lane.flows += 1
     void sent.settled.then(() => {
-      flow.under_way = false
+      count(flow, lane, -1)
       lane.bytes -= sent.bytes
-      lane.flows -= 1
       enqueue(flow)
       serve()
     })
@@ -85,9 +97,9 @@ export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
   }
 
   function enqueue(flow: Flow): void {
-    if (flow.under_way || calm.waiting.has(flow) || bulk.waiting.has(flow)) return
+    if (calm.waiting.has(flow) || bulk.waiting.has(flow)) return
     const lane = flow.recent.calmWith(flow.backlog_bytes()) ? calm : bulk
-    lane.waiting.add(flow)
+    if (mayStart(flow, lane)) lane.waiting.add(flow)
   }
 
   return {
@@ -96,7 +108,7 @@ export function createUplinkShare(window_bytes = WINDOW_BYTES): UplinkShare {
       return Math.max(LEAST_AHEAD_BYTES, Math.min(MOST_AHEAD_BYTES, Math.floor(share)))
     },
     join(sending) {
-      const flow: Flow = { ...sending, recent: createRecentBytes(), under_way: false }
+      const flow: Flow = { ...sending, recent: createRecentBytes(), under_way: new Map() }
       return () => {
         enqueue(flow)
         serve()

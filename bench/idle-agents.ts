@@ -80,8 +80,9 @@ async function measure(droid: string): Promise<void> {
     while (made < count) {
       const number = made++
       const text = prompt([{ say: `Hello, number ${number}.` }], `Session ${number}.`)
-      const { finished, session_id } = await server.spawn(text, { wait_seconds: 300 })
-      if (!finished) throw new Error(`session ${session_id} did not end its turn`)
+      const { finished, session_id, status } = await server.spawn(text, { wait_seconds: 300 })
+      if (!finished || status !== 'idle')
+        throw new Error(`session ${session_id} did not end its turn: it is ${status}`)
       const running = (await sessionsOf(server)).filter(
         (it) => !it.hibernated && ['idle', 'running'].includes(it.status),
       ).length

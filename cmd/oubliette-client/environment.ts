@@ -6,6 +6,7 @@ import { createPipeMaker, type PipeMaker } from '../../internal/droid/process/pi
 import type { Log } from '../../internal/log.ts'
 import { places } from '../../internal/protocol/wire.ts'
 import { emptyDirectory, ownDirectory } from './supervise/own-directory.ts'
+import { createFirstAlone, type FirstAlone } from './supervise/session/first-alone.ts'
 import { createUplinkShare, type UplinkShare } from './supervise/session/uplink-share.ts'
 
 export type Environment = {
@@ -22,6 +23,7 @@ export type Environment = {
   env: Record<string, string>
   pipes: PipeMaker
   share: UplinkShare
+  first_alone: FirstAlone
   journal_limit_bytes: number
   /** Where droids find their models: the provider's name comes next. */
   models_url: string
@@ -72,6 +74,7 @@ export function readEnvironment(
     },
     pipes: createPipeMaker(scratch_dir, (error) => log.warn('mkfifo does not work here', { error })),
     share: createUplinkShare(),
+    first_alone: createFirstAlone(),
     journal_limit_bytes: Number(env.OUBLIETTE_JOURNAL_BYTES) || 64 * 1024 * 1024,
     models_url,
     ...(env.OUBLIETTE_REMOTE_URL ? { remote_url: env.OUBLIETTE_REMOTE_URL } : {}),

@@ -34,6 +34,8 @@ export type AgentSetup = {
   files?: Record<string, string>
   /** What has to be put in order before it starts. */
   before?: () => void
+  /** The first one of a container starts alone: it makes files that it cannot share while it makes them. */
+  first_alone?: boolean
   /** The ACP way to log in, before a session is opened. */
   authenticate?: string
   /** Values for the options of a session, by their category. */

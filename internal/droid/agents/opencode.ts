@@ -53,5 +53,7 @@ export const opencode: Agent = (wish) => {
       }),
     },
     options: given({ thought_level: reasoning_level }),
+    // Two that make its database at the same time end each other: "Failed query: CREATE TABLE …", exit code 1.
+    first_alone: true,
   }
 }

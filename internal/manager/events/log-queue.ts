@@ -1,7 +1,7 @@
 // Batches of events that wait to be written, and which of them go into the next commit. Commits follow one another and are
 // bounded, so that nobody waits long for one. Containers take turns; sessions that sent little lately go before those that
 // send a lot, which have at least half of each commit. While there are calm ones, those that send a lot are not written all the
-// time: each commit of theirs is followed by as long a rest, in which the others have the processor and the database.
+// time: each commit of theirs is followed by a rest, in which the others have the processor and the database.
 import { createRecentBytes, type RecentBytes } from '../../lib/recent-bytes.ts'
 
 export type Queued = { project_id: string; events: unknown[]; characters: number }
@@ -12,6 +12,8 @@ const mostCharacters = 256 * 1024
 const mostRemembered = 10_000
 /** Calm sessions are there for so long after one of them sent something. */
 const calmMs = 1_000
+/** A rest is so many times as long as the commit before it. */
+const restShare = 2
 const longestRestMs = 100
 
 /** Of one part of a batch: what is larger is written in several commits, in turn with others. */
@@ -73,7 +75,8 @@ export function createLogQueue<T extends Queued>(now: () => number = () => perfo
   const calm = createLane<T>()
   const bulk = createLane<T>()
   const recent = new Map<string, RecentBytes>()
-  let calm_at = Number.NEGATIVE_INFINITY
+  /** The calm session that sent something last. */
+  let last: { session_id: string; at: number } | undefined
   let rests_until = Number.NEGATIVE_INFINITY
   let bulk_taken = false
 
@@ -86,6 +89,8 @@ export function createLogQueue<T extends Queued>(now: () => number = () => perfo
     recent.set(session_id, made)
     return made
   }
+
+  const isShared = () => last !== undefined && now() - last.at < calmMs
 
   return {
     get empty() {
@@ -101,7 +106,9 @@ export function createLogQueue<T extends Queued>(now: () => number = () => perfo
       const characters = parts.reduce((sum, part) => sum + part.characters, 0)
       const lane = sent.calmWith(characters) ? calm : bulk
       sent.add(characters)
-      if (lane === calm) calm_at = now()
+      if (lane === calm) last = { session_id, at: now() }
+      // Its first batch only looked calm.
+      else if (last?.session_id === session_id) last = undefined
       for (const part of parts) lane.push(part)
     },
     take(): T[] {
@@ -115,8 +122,7 @@ export function createLogQueue<T extends Queued>(now: () => number = () => perfo
     },
     /** What was taken last is written, and that took so long. */
     written(took_ms: number): void {
-      const time = now()
-      if (bulk_taken && time - calm_at < calmMs) rests_until = time + Math.min(took_ms, longestRestMs)
+      if (bulk_taken && isShared()) rests_until = now() + Math.min(restShare * took_ms, longestRestMs)
     },
   }
 }

@@ -67,6 +67,8 @@ async function measure(droid: string): Promise<void> {
       // In the first part only those whose memory is needed.
       hibernate_minutes: 120,
       reconcile_seconds: 2,
+      // On a busy machine an agent takes longer to start than it should.
+      agent_answer_seconds: 300,
       limits: { max_active_sessions: 1000, max_spawns_per_minute: 10_000, memory_mb, pids: 20_000 },
       log: { level: 'error' },
     },
@@ -80,8 +82,9 @@ async function measure(droid: string): Promise<void> {
     while (made < count) {
       const number = made++
       const text = prompt([{ say: `Hello, number ${number}.` }], `Session ${number}.`)
-      const { finished, session_id } = await server.spawn(text, { wait_seconds: 300 })
-      if (!finished) throw new Error(`session ${session_id} did not end its turn`)
+      const { finished, session_id, status, reason } = await server.spawn(text, { wait_seconds: 300 })
+      if (!finished || status !== 'idle')
+        throw new Error(`session ${session_id} did not end its turn: it is ${status}, ${reason}`)
       const running = (await sessionsOf(server)).filter(
         (it) => !it.hibernated && ['idle', 'running'].includes(it.status),
       ).length

@@ -27,6 +27,7 @@ export type Answer = {
   project_id: string
   last_index: number
   status: string
+  reason: string | null
   finished: boolean
   hibernated: boolean
   sessions: Answer[]

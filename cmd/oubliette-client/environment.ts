@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { createPipeMaker, type PipeMaker } from '../../internal/droid/process/pipes.ts'
 import type { Log } from '../../internal/log.ts'
 import { places } from '../../internal/protocol/wire.ts'
+import { createFirstAlone, type FirstAlone } from './supervise/session/first-alone.ts'
 import { createUplinkShare, type UplinkShare } from './supervise/session/uplink-share.ts'
 
 export type Environment = {
@@ -21,6 +22,7 @@ export type Environment = {
   env: Record<string, string>
   pipes: PipeMaker
   share: UplinkShare
+  first_alone: FirstAlone
   journal_limit_bytes: number
   /** Base URL of the model proxy; the provider's name is appended. */
   models_url: string
@@ -94,6 +96,7 @@ export function readEnvironment(
       log.warn('failed to create named pipes with mkfifo', { error }),
     ),
     share: createUplinkShare(),
+    first_alone: createFirstAlone(),
     journal_limit_bytes: Number(env.OUBLIETTE_JOURNAL_BYTES) || 64 * 1024 * 1024,
     models_url,
     ...(env.OUBLIETTE_REMOTE_URL ? { remote_url: env.OUBLIETTE_REMOTE_URL } : {}),

@@ -28,6 +28,8 @@ export type AgentSetup = {
   files?: Record<string, string>
   /** Runs before the agent starts. */
   before?: () => void
+  /** The first agent of a container starts alone, because it creates files that concurrent starts would corrupt. */
+  first_alone?: boolean
   /** The ACP authentication method to use before a session is opened. */
   authenticate?: string
   /** Values of session options, by category. */

@@ -56,6 +56,8 @@ export const opencode: Agent = {
         }),
       },
       options: definedFields({ thought_level: reasoning_level }),
+      // Concurrent first starts that create its database fail: "Failed query: CREATE TABLE …", exit code 1.
+      first_alone: true,
     }
   },
 }

@@ -56,6 +56,7 @@ export interface Journal {
 }
 
 const retryMs = 500
+const maxCursors = 8
 
 export function openJournal(options: JournalOptions): Journal {
   const limit_bytes = options.limit_bytes ?? 64 * 1024 * 1024
@@ -95,7 +96,8 @@ export function openJournal(options: JournalOptions): Journal {
   let was_full = false
   let scheduled = false
   let retry: NodeJS.Timeout | undefined
-  let cursor = { seq: -1, path: '', offset: 0 }
+  /** Where the batches that were read last end. */
+  let cursors: { seq: number; path: string; offset: number }[] = []
 
   const isFull = () => held_bytes + pending_bytes >= limit_bytes || retry !== undefined
   const notice = () => {
@@ -161,7 +163,8 @@ export function openJournal(options: JournalOptions): Journal {
   const fdOf = (segment: Segment) => (segment === current ? fd : undefined)
 
   const offsetOf = (segment: Segment, seq: number): number =>
-    cursor.seq === seq && cursor.path === segment.path ? cursor.offset : offsetIn(segment, fdOf(segment), seq)
+    cursors.find((it) => it.seq === seq && it.path === segment.path)?.offset ??
+    offsetIn(segment, fdOf(segment), seq)
 
   /** The length of the segment if its file is gone: its events are lost and must not block the journal. */
   function offsetIfThere(segment: Segment, seq: number): number {
@@ -205,7 +208,8 @@ export function openJournal(options: JournalOptions): Journal {
     }
     if (end === -1) throw new Error(`${segment.path} is shorter than it was`)
     const lines = bytes.toString('utf8', 0, end).split('\n')
-    cursor = { seq: seq + lines.length, path: segment.path, offset: offset + end + 1 }
+    const cursor = { seq: seq + lines.length, path: segment.path, offset: offset + end + 1 }
+    cursors = [...cursors.slice(1 - maxCursors), cursor]
     return { first_seq: seq, last_seq: seq + lines.length - 1, lines, events: lines.join(',') }
   }
 
@@ -266,7 +270,7 @@ export function openJournal(options: JournalOptions): Journal {
         current = segments.at(-1)!
       }
       if (seq < current.first + current.count) shorten(seq)
-      cursor = { seq: -1, path: '', offset: 0 }
+      cursors = []
       measureAcked()
       notice()
     },

@@ -58,20 +58,35 @@ export function readText(
   let ended = false
   let active_ms = performance.now()
   let holding = false
+  let held: Buffer | undefined
+  const pass = (chunk: Buffer | undefined) => {
+    held = undefined
+    if (chunk) on_text(decoder.write(chunk))
+  }
   const finish = () => {
     if (ended) return
     ended = true
+    pass(held)
     on_text(decoder.end())
     resolve()
   }
+  /** Passing text on is most of the work, so a large piece waits for its turn, and the next one for room. */
   const mayGoOn = async () => {
+    if (held) await nextReadTurn()
+    pass(held)
     for (let room = sink.room(); room; room = sink.room()) await room
-    await nextReadTurn()
   }
   stream.on('data', (chunk: Buffer) => {
     active_ms = performance.now()
-    on_text(decoder.write(chunk))
-    if (holding || (chunk.length < pieceBytes && !sink.room())) return
+    // A chunk that was already on its way when the stream was paused.
+    if (holding) {
+      pass(held)
+      pass(chunk)
+      return
+    }
+    if (chunk.length >= pieceBytes) held = chunk
+    else pass(chunk)
+    if (!held && !sink.room()) return
     holding = true
     stream.pause()
     void mayGoOn().then(() => {

@@ -7,7 +7,7 @@ import { setPriority } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { limitsCarry } from './lock-limit.ts'
 
-const nice = 5
+const nice = 10
 
 /**
  * Lowers a droid's priority below the supervisor's, so that output is read and commands are answered while droids are busy. It

@@ -54,3 +54,33 @@ test('splits a batch into parts of bounded size, and keeps every event whole', (
     if (part.events.length > 1) expect(part.characters).toBeLessThanOrEqual(64 * kib)
   }
 })
+
+test('those that send a lot rest after each commit while there are calm sessions, and only then', () => {
+  let time = 0
+  const queue = createLogQueue<Named>(() => time)
+  const writes = (took_ms: number) => {
+    const taken = named(queue.take())
+    time += took_ms
+    queue.written(took_ms)
+    return taken
+  }
+  for (let i = 0; i < 100; i++) push(queue, job('flooded', 'loud', 60 * kib))
+  expect(writes(20)).toContain('flooded loud')
+  expect(queue.rest_ms).toBe(0)
+  push(queue, job('other', 'calm', 100))
+  expect(writes(20)).toEqual(['other calm', 'flooded loud', 'flooded loud', 'flooded loud', 'flooded loud'])
+  expect(queue.rest_ms).toBe(40)
+  time += 5
+  push(queue, job('other', 'calm', 100))
+  expect(queue.rest_ms).toBe(0)
+  expect(writes(5)).toEqual(['other calm'])
+  expect(queue.rest_ms).toBe(30)
+  time += 30
+  expect(queue.rest_ms).toBe(0)
+  // However long a commit took.
+  expect(writes(500)).toContain('flooded loud')
+  expect(queue.rest_ms).toBe(100)
+  time += 600
+  expect(writes(20)).toContain('flooded loud')
+  expect(queue.rest_ms).toBe(0)
+})

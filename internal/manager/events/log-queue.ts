@@ -1,6 +1,7 @@
 // Queue of event batches, and the selection for the next commit. Commits run one after another and are bounded in size, so
 // that each is short. Containers take turns. Sessions that sent little recently (calm) precede those that send a lot (bulk),
-// which get at least half of each commit.
+// which get at least half of each commit. While there are calm sessions, each commit with bulk events is followed by a pause
+// for bulk events, in which the calm sessions have the processor and the database.
 import { createRecentBytes, type RecentBytes } from '../../lib/recent-bytes.ts'
 
 export type Queued = { project_id: string; events: unknown[]; characters: number }
@@ -9,6 +10,11 @@ export type Queued = { project_id: string; events: unknown[]; characters: number
 const mostEvents = 5_000
 const mostCharacters = 256 * 1024
 const mostRemembered = 10_000
+/** How long a calm session counts as present after it sent something. */
+const calmMs = 1_000
+/** Length of the pause, as a multiple of the commit before it. */
+const restShare = 2
+const longestRestMs = 100
 
 /** Per part of a batch: a larger batch is written in several commits, alternating with others. */
 const partEvents = 1_000
@@ -65,24 +71,34 @@ function createLane<T extends Queued>() {
   }
 }
 
-export function createLogQueue<T extends Queued>() {
+export function createLogQueue<T extends Queued>(now: () => number = () => performance.now()) {
   const calm = createLane<T>()
   const bulk = createLane<T>()
   const recent = new Map<string, RecentBytes>()
+  /** The calm session that sent something last. */
+  let last: { session_id: string; at: number } | undefined
+  let rests_until = Number.NEGATIVE_INFINITY
+  let bulk_taken = false
 
   function recentOf(session_id: string): RecentBytes {
     const known = recent.get(session_id)
     if (known) return known
     // Clearing is harmless: a bulk session counts as calm for one batch.
     if (recent.size >= mostRemembered) recent.clear()
-    const made = createRecentBytes()
+    const made = createRecentBytes(now)
     recent.set(session_id, made)
     return made
   }
 
+  const isShared = () => last !== undefined && now() - last.at < calmMs
+
   return {
     get empty() {
       return calm.empty && bulk.empty
+    },
+    /** Time until events can be taken, if nothing is pushed meanwhile. */
+    get rest_ms() {
+      return calm.empty && !bulk.empty ? Math.max(0, rests_until - now()) : 0
     },
     /** The parts of one batch keep their order. Several queued batches of one session may be reordered. */
     push(session_id: string, parts: T[]): void {
@@ -90,14 +106,23 @@ export function createLogQueue<T extends Queued>() {
       const characters = parts.reduce((sum, part) => sum + part.characters, 0)
       const lane = sent.isLightWith(characters) ? calm : bulk
       sent.add(characters)
+      if (lane === calm) last = { session_id, at: now() }
+      // Its first batch only looked calm.
+      else if (last?.session_id === session_id) last = undefined
       for (const part of parts) lane.push(part)
     },
     take(): T[] {
       const room = { events: mostEvents / 2, characters: mostCharacters / 2 }
       const first = calm.take(room)
+      bulk_taken = !bulk.empty && rests_until <= now()
+      if (!bulk_taken) return first
       room.events += mostEvents / 2
       room.characters += mostCharacters / 2
       return [...first, ...bulk.take(room)]
+    },
+    /** What was taken last is written, and that took so long. */
+    written(took_ms: number): void {
+      if (bulk_taken && isShared()) rests_until = now() + Math.min(restShare * took_ms, longestRestMs)
     },
   }
 }

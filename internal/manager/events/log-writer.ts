@@ -143,6 +143,8 @@ export function createLogWriter(deps: {
   const { store, poison } = deps
   const queue = createLogQueue<Job>()
   let running: Promise<void> | undefined
+  /** Ends the pause of the writer early. */
+  let endRest = () => {}
 
   function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
     // A container may report events only for sessions of its project.
@@ -290,8 +292,25 @@ export function createLogWriter(deps: {
     }
   }
 
+  async function rest(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, ms)
+    endRest = resolve
+    await promise
+    clearTimeout(timer)
+  }
+
   async function drain(): Promise<void> {
-    while (!queue.empty) await write(queue.take())
+    while (!queue.empty) {
+      const { rest_ms } = queue
+      if (rest_ms > 0) {
+        await rest(rest_ms)
+        continue
+      }
+      const began = performance.now()
+      await write(queue.take())
+      queue.written(performance.now() - began)
+    }
     running = undefined
   }
 
@@ -304,6 +323,7 @@ export function createLogWriter(deps: {
       })
       queue.push(session_id, parts)
       running ??= drain()
+      endRest()
       // A part that fails leaves a gap, and later parts are skipped: the supervisor sends them again.
       const answers = await Promise.all(parts.map(({ done }) => done.promise))
       return answers.at(-1)!

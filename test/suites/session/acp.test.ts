@@ -18,9 +18,19 @@ import { until } from '../../harness/wait.ts'
 let booted: Booted
 let project_id: string
 
+/** As OpenCode does with its database: two that start for the first time at once end with an error. */
+const firstRun = `cd && if [ ! -e .first/done ]; then
+  mkdir .first 2> /dev/null || { echo "another first run is under way" >&2; exit 1; }
+  sleep 1; touch .first/done
+fi; cd - > /dev/null && exec /opt/oubliette/node ${scriptedDroids.scripted.args[0]}`
+const droids = {
+  ...scriptedDroids,
+  'first-run': { ...scriptedDroids.scripted, agent: 'opencode', command: 'bash', args: ['-c', firstRun] },
+}
+
 beforeAll(async () => {
   booted = await boot({
-    config: { droids: scriptedDroids, limits: { max_active_sessions: 100, max_spawns_per_minute: 1000 } },
+    config: { droids, limits: { max_active_sessions: 100, max_spawns_per_minute: 1000 } },
   })
   project_id = await booted.project({ droid: 'scripted' })
   await booted.ok('container', { action: 'start', project_id })
@@ -62,6 +72,14 @@ describe('an agent', () => {
     const { reason } = await untilStatus(booted, session_id, 'failed')
     expect(reason).toContain('the agent does not support reasoning_level for this model: omit "high"')
     await until(async () => (await agents()).length === 0, { what: 'it is gone' })
+  })
+
+  test('that makes its files at the first start is started alone until it has them', async () => {
+    const sessions = await Promise.all(
+      Array.from({ length: 4 }, (_, at) => ask(`echo ${at}`, { droid: 'first-run', wait_seconds: 30 })),
+    )
+    expect(sessions).toMatchObject(['0', '1', '2', '3'].map((final_text) => ({ status: 'idle', final_text })))
+    await Promise.all(sessions.map(finish))
   })
 
   test('streams its text, in few events', async () => {

@@ -1,5 +1,5 @@
-// Sends one session's journal to the server: one batch at a time, the next when it is committed and the uplink share allows it.
-// After a reconnect it resumes after the last committed event.
+// Sends one session's journal to the server: the next batch when the uplink share allows it, and after a reconnect from the last
+// committed event. Batches in flight at the same time are committed in order, or sent again.
 
 import { jsonBounds, measureJson } from '../../../../internal/event-loop/json-bounds.ts'
 import { messageOf } from '../../../../internal/fault.ts'
@@ -42,14 +42,17 @@ export function createSender(options: {
   let stopped = false
   // Events found on disk may have been sent before this process started.
   let sent_seq = journal.next_seq - 1
+  /** The last event in flight on this connection. */
+  let in_flight_seq = -1
 
   function nextBatch(max_bytes: number) {
-    const batch = journal.read(journal.acked_seq + 1, max_bytes)
+    const first = Math.max(journal.acked_seq, in_flight_seq) + 1
+    const batch = journal.read(first, max_bytes)
     if (!batch) return undefined
     const { containers, commas } = measureJson(batch.events, jsonBounds.values)
     // The frame itself has a few more.
     if (containers + commas < jsonBounds.values - 100) return batch
-    return journal.read(journal.acked_seq + 1, denseBatchBytes)
+    return journal.read(first, denseBatchBytes)
   }
 
   /** Backs off when the server does not accept events. */
@@ -65,7 +68,12 @@ export function createSender(options: {
     )
   }
 
-  async function send(to: Peer, events: string): Promise<void> {
+  /** What is not committed is sent again. The server knows what it has by the numbers. */
+  const goBack = () => {
+    in_flight_seq = journal.acked_seq
+  }
+
+  async function send(to: Peer, events: string, last_seq: number): Promise<void> {
     const params = new RawJson(`{"session_id":${JSON.stringify(session_id)},"events":[${events}]}`)
     try {
       const answer = (await to.request('events', params)) as EventsAnswer
@@ -75,8 +83,11 @@ export function createSender(options: {
         return options.on_unknown()
       }
       journal.ack(answer.committed_seq)
+      // One before it was not taken.
+      if (answer.committed_seq < last_seq && to === peer) goBack()
       options.on_committed()
     } catch (error) {
+      if (to === peer) goBack()
       if (to.open) pause(error)
     }
   }
@@ -87,7 +98,8 @@ export function createSender(options: {
       const batch = nextBatch(max_bytes)
       if (!batch) return undefined
       sent_seq = Math.max(sent_seq, batch.last_seq)
-      return { bytes: batch.events.length, settled: send(peer, batch.events) }
+      in_flight_seq = batch.last_seq
+      return { bytes: batch.events.length, settled: send(peer, batch.events, batch.last_seq) }
     },
     backlog_bytes: () => journal.backlog_bytes,
   })
@@ -100,6 +112,7 @@ export function createSender(options: {
       })
       journal.ack(committed_seq)
       journal.skipTo(committed_seq + 1)
+      goBack()
       kick()
     },
     kick,

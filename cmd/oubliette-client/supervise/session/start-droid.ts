@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { setUpAgent } from '../../../../internal/agents/agents.ts'
-import { startAcp } from '../../../../internal/droid/acp/acp.ts'
+import { type AcpOptions, startAcp } from '../../../../internal/droid/acp/acp.ts'
 import type { Droid, Sink } from '../../../../internal/droid/droid.ts'
 import { startShell } from '../../../../internal/droid/shell.ts'
 import { Fault } from '../../../../internal/fault.ts'
@@ -62,7 +62,7 @@ export function startDroid(command: StartSession, environment: Environment, sink
   setup.before?.()
   for (const [name, content] of Object.entries(setup.files ?? {}))
     writeFileSync(join(directory, name), content, { mode: 0o600 })
-  return startAcp({
+  const options: AcpOptions = {
     session_id,
     workspace_dir,
     // The config overrides the agent's own settings.
@@ -76,5 +76,7 @@ export function startDroid(command: StartSession, environment: Environment, sink
     ...(command.resume ? { resume: command.resume } : {}),
     mcp_servers: [{ name: 'oubliette', ...environment.client, env: own }],
     sink,
-  })
+  }
+  const start = () => startAcp(options)
+  return setup.first_alone ? environment.first_alone(droid.command, start) : start()
 }

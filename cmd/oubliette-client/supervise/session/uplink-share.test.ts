@@ -72,3 +72,20 @@ test('a calm session does not wait for those that send a lot, and they do not be
   expect(under_way.slice(before).map(({ name }) => name)).toEqual(['calm'])
   expect(under_way.filter(({ name }) => name === 'nibbling').length).toBeLessThan(20)
 })
+
+test('a calm session sends on while what it sent is not committed, one that sends a lot does not', async () => {
+  const share = createUplinkShare(256 * kib)
+  const under_way: Batch[] = []
+  const calm = session(share, under_way, 'calm', 0)
+  for (let i = 0; i < 10; i++) calm.says(100)
+  expect(under_way.map(({ bytes }) => bytes)).toEqual([100, 100, 100, 100])
+  under_way.shift()!.commit()
+  await Promise.resolve()
+  await Promise.resolve()
+  // What came meanwhile goes together.
+  expect(under_way.map(({ bytes }) => bytes)).toEqual([100, 100, 100, 600])
+  under_way.length = 0
+  const loud = session(share, under_way, 'loud', 100 * kib)
+  for (let i = 0; i < 10; i++) loud.says(100 * kib)
+  expect(under_way.map(({ name }) => name)).toEqual(['loud'])
+})

@@ -1,6 +1,7 @@
 // Shares a container's connection to the server fairly among its sessions. The bytes in flight are limited, because everything
 // sent later queues behind batches that the server has not committed. Sessions that send a lot alternate with small batches,
-// which get smaller the more sessions there are; sessions that sent little recently go first.
+// which get smaller the more sessions there are. Sessions that sent little recently go first, and may send further batches before
+// the previous one is committed.
 import {
   createRecentBytes,
   lightBatchBytes,
@@ -9,6 +10,8 @@ import {
 
 const windowBytes = 128 * 1024
 const minBatchBytes = 16 * 1024
+/** Batches that one light session may have in flight. */
+const lightBatches = 4
 /** Uncommitted bytes that all sessions together may read ahead, and the minimum and maximum for each. */
 const aheadBytes = 1024 * 1024
 const minAheadBytes = 32 * 1024
@@ -30,7 +33,7 @@ export interface UplinkShare {
   readonly ahead_bytes: number
 }
 
-type Flow = Sending & { recent: RecentBytes; in_flight: boolean }
+type Flow = Sending & { recent: RecentBytes; in_flight: Map<Lane, number> }
 type Lane = { waiting: Set<Flow>; bytes: number; flows: number }
 
 export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
@@ -45,17 +48,27 @@ export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
     return Math.max(minBatchBytes, Math.min(window_bytes, Math.floor(share)))
   }
 
+  function count(flow: Flow, lane: Lane, by: 1 | -1): void {
+    flow.in_flight.set(lane, (flow.in_flight.get(lane) ?? 0) + by)
+    lane.flows += by
+  }
+
+  /** A session uses one lane at a time: the commit order of batches in different lanes is undefined. */
+  function mayStart({ in_flight }: Flow, lane: Lane): boolean {
+    const light_batches = in_flight.get(light) ?? 0
+    const bulk_batches = in_flight.get(bulk) ?? 0
+    return bulk_batches === 0 && (lane === light ? light_batches < lightBatches : light_batches === 0)
+  }
+
   function start(flow: Flow, lane: Lane): void {
     const sent = flow.send(batchBytes(lane))
     if (!sent) return
-    flow.in_flight = true
+    count(flow, lane, 1)
     flow.recent.add(sent.bytes)
     lane.bytes += sent.bytes
-    lane.flows += 1
     void sent.settled.then(() => {
-      flow.in_flight = false
+      count(flow, lane, -1)
       lane.bytes -= sent.bytes
-      lane.flows -= 1
       enqueue(flow)
       serve()
     })
@@ -85,9 +98,9 @@ export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
   }
 
   function enqueue(flow: Flow): void {
-    if (flow.in_flight || light.waiting.has(flow) || bulk.waiting.has(flow)) return
+    if (light.waiting.has(flow) || bulk.waiting.has(flow)) return
     const lane = flow.recent.isLightWith(flow.backlog_bytes()) ? light : bulk
-    lane.waiting.add(flow)
+    if (mayStart(flow, lane)) lane.waiting.add(flow)
   }
 
   return {
@@ -96,7 +109,7 @@ export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
       return Math.max(minAheadBytes, Math.min(maxAheadBytes, Math.floor(share)))
     },
     join(sending) {
-      const flow: Flow = { ...sending, recent: createRecentBytes(), in_flight: false }
+      const flow: Flow = { ...sending, recent: createRecentBytes(), in_flight: new Map() }
       return () => {
         enqueue(flow)
         serve()

@@ -307,7 +307,7 @@ describe('without the right key', () => {
     expect((await withKey(key)).status).toBe(403)
     expect(await with_it(refs.replace('upload', 'receive'))).toMatchObject({
       status: 403,
-      text: expect.stringContaining('may not be used for git-receive-pack'),
+      text: expect.stringContaining('does not permit git-receive-pack'),
     })
     remote.open()
     await inState(project_id, 'ready')

@@ -3,17 +3,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
 import { Fault, messageOf } from '../../../internal/fault.ts'
+import { isFinal } from '../../../internal/protocol/session-status.ts'
 
 const give_up_ms = 60_000
 const retry_ms = 250
 
 export type RunEvent = { index: number; type: string; [field: string]: unknown }
 
-const finalStatuses = new Set(['completed', 'failed', 'cancelled'])
-
 export const isTurnOver = (event: RunEvent, turn_id: string): boolean =>
   (event.type === 'completion' && event.turn_id === turn_id) ||
-  (event.type === 'status' && finalStatuses.has(String(event.status)))
+  (event.type === 'status' && isFinal(String(event.status)))
 
 /** From the event that ended the turn: a script reports its exit code, an agent its stop reason. */
 export function exitCodeOf(event: RunEvent | undefined): number {

@@ -179,7 +179,7 @@ describe('an agent that speaks ACP', { timeout: 60_000 }, () => {
       workspace_dir: rig.root,
       turn: { turn_id: id('turn'), text: 'never' },
     })
-    await expect(refused).rejects.toThrow('this container has no no-such-agent')
+    await expect(refused).rejects.toThrow('no-such-agent is not installed in this container')
   })
 })
 

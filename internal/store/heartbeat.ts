@@ -1,4 +1,4 @@
-// Whether the database answers, asked on a connection of its own.
+// Checks on a separate connection whether the database answers.
 import pg from 'pg'
 import { Fault } from '../fault.ts'
 import type { Deadlines } from '../lib/deadlines.ts'
@@ -10,7 +10,7 @@ const patience_ms = 5_000
 
 export const noAnswer = (cause?: unknown): Fault =>
   new Fault('unavailable', 'the database does not answer', {
-    hint: 'is PostgreSQL stopped or overloaded? the server goes on by itself when it answers',
+    hint: 'check whether PostgreSQL is stopped or overloaded; the server continues when the database answers',
     cause,
     retry_after_seconds: 5,
   })
@@ -27,10 +27,10 @@ export function createDatabaseHeartbeat(options: {
     const dialled = new pg.Client({
       ...options.config,
       application_name: 'oubliette-heartbeat',
-      // The deadline of the beat covers it.
+      // Covered by the deadline of the heartbeat.
       connectionTimeoutMillis: 0,
     })
-    // A connection that breaks is noticed by the next beat.
+    // The next heartbeat detects a broken connection.
     dialled.on('error', () => undefined)
     dialled.on('end', () => {
       if (client === dialled) client = undefined
@@ -43,7 +43,7 @@ export function createDatabaseHeartbeat(options: {
   function discard(): void {
     const old = client
     client = undefined
-    // A farewell would wait for the database.
+    // A graceful close would wait for the database.
     old?.connection.stream.destroy()
   }
 

@@ -1,5 +1,5 @@
-// LISTEN on one connection of its own, which comes back by itself. Notifications are hints to look at rows: those sent
-// while the connection was away are lost, so subscribers are told of every gap.
+// LISTEN on a separate connection that reconnects. Notifications are hints to read rows: those sent while the connection is
+// down are lost, so subscribers are informed of every gap.
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { Fault, messageOf } from '../fault.ts'
@@ -19,23 +19,25 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
   let link: Promise<pg.Client> | undefined
   let repair: Promise<void> | undefined
 
-  const tell = (subscriber: Subscriber, say: (to: Subscriber) => void) => {
+  const call = (subscriber: Subscriber, callback: (to: Subscriber) => void) => {
     try {
-      say(subscriber)
+      callback(subscriber)
     } catch (error) {
-      log.error('a listener to the database failed', { error })
+      log.error('a subscriber to database notifications failed', { error })
     }
   }
 
   async function dial(): Promise<pg.Client> {
     const client = new pg.Client({ ...config, application_name: 'oubliette-listen', query_timeout: 10_000 })
     client.on('notification', ({ channel, payload }) => {
-      for (const one of channels.get(channel) ?? []) tell(one, (to) => to.onPayload(payload ?? ''))
+      for (const one of channels.get(channel) ?? []) call(one, (to) => to.onPayload(payload ?? ''))
     })
-    // A lost peer sends nothing: without a question now and then, silence and death look the same.
+    // A lost peer sends nothing: only a query detects it.
     const probe = setInterval(() => client.query('select 1').catch(() => client.end()), probeMilliseconds)
     probe.unref()
-    client.on('error', (error) => log.warn('the listening connection failed', { reason: messageOf(error) }))
+    client.on('error', (error) =>
+      log.warn('lost the connection for notifications', { reason: messageOf(error) }),
+    )
     client.on('end', () => {
       clearInterval(probe)
       if (link === undefined || closing.signal.aborted) return
@@ -66,12 +68,12 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
         await link
       } catch (error) {
         link = undefined
-        log.warn('the listening connection cannot be restored yet', { reason: messageOf(error) })
+        log.warn('failed to restore the connection for notifications, retrying', { reason: messageOf(error) })
         await pause(wait, undefined, { signal: closing.signal, ref: false }).catch(() => undefined)
       }
-      // It may have ended again in the same breath; then `end` has taken the link away.
+      // It may have ended again already; then the `end` handler has cleared `link`.
       if (link === undefined) continue
-      for (const set of channels.values()) for (const one of set) tell(one, (to) => to.onGap())
+      for (const set of channels.values()) for (const one of set) call(one, (to) => to.onGap())
       return
     }
   }
@@ -90,12 +92,12 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
       set.delete(subscriber)
       if (set.size > 0 || channels.get(channel) !== set) return
       channels.delete(channel)
-      // A connection that is down forgets its channels anyway.
+      // A connection that is down has no channels.
       await (await link)?.query(`unlisten ${quote(channel)}`).catch(() => undefined)
     }
   }
 
-  /** Makes sure that the connection, now or when it is back, has this channel. */
+  /** Subscribes the connection to the channel, now or when it is restored. */
   async function attend(channel: string): Promise<void> {
     await repair
     if (closing.signal.aborted) throw new Fault('unavailable', 'the store is closed')
@@ -104,7 +106,7 @@ export function createListener({ config, log }: { config: pg.ClientConfig; log: 
       await (await link).query(`listen ${quote(channel)}`)
     } catch (error) {
       link = undefined
-      log.warn('the listening connection failed', { reason: messageOf(error) })
+      log.warn('failed to subscribe to notifications, reconnecting', { reason: messageOf(error) })
       repair ??= comeBack().finally(() => {
         repair = undefined
       })

@@ -1,7 +1,6 @@
-// Kysely on a pool of pg. Owns the connections, how values come out of them (JSON-like: numbers, ISO times, plain JSON)
-// and the translation of what they throw; promises that an unusable database is one clear line, without its password, and
-// that nothing waits for a database that hangs longer than its deadline.
-// What is stored is the business of the files beside it, one per noun.
+// Kysely on a pool of pg. Owns the connections, the conversion of values (numbers, ISO times, plain JSON) and the translation
+// of errors. An unusable database is reported in one line without its password, and no statement waits for a hung database
+// longer than its deadline. The queries are in `rows/`, one file per noun.
 import { setTimeout as pause } from 'node:timers/promises'
 import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
@@ -14,23 +13,24 @@ import { createListener } from './listen.ts'
 import { statementName } from './rows/prepared.ts'
 import type { Database } from './schema.ts'
 
-/** The pool or a transaction: what the noun files take. */
+/** The pool or a transaction. */
 export type Db = Kysely<Database>
 
 export interface Store {
   db: Db
-  /** Asks it on a connection of its own; throws `unavailable`. Those who ask at the same moment share one question. */
+  /** Checks the database on a separate connection; throws `unavailable`. Concurrent calls share one check. */
   ping(): Promise<void>
   /**
-   * Runs `work` again, from its start, when the database asks for it: it must have no other effects. `lock` is taken
-   * first of all and held until the end. `long`: its statements may take minutes while the database answers otherwise.
+   * Runs `work` again from its start after a serialization failure or a deadlock: it must have no other effects. `lock` is
+   * an advisory lock, acquired first and held until the end. `long`: its statements may take minutes, as long as the database
+   * answers other queries.
    */
   transact<T>(work: (trx: Db) => Promise<T>, options?: TransactOptions): Promise<T>
-  /** Sent when the transaction commits. At most 8000 bytes: send ids, not things. */
+  /** Sent when the transaction commits. At most 8000 bytes: send ids, not rows. */
   notify(channel: string, payload: string, db?: Db): Promise<void>
   /**
-   * Resolves when notifications arrive. `onGap` is called whenever some may have been missed: read the state anew.
-   * The returned function ends it.
+   * Resolves when the subscription is active. `onGap` is called when notifications may have been missed: read the state
+   * again. The returned function ends the subscription.
    */
   listen(
     channel: string,
@@ -50,12 +50,12 @@ const closeMilliseconds = 5000
 const attempts = 6
 const defaultSeconds = 10
 const longMilliseconds = 600_000
-/** Sent first in a long transaction; the deadline on our side goes by it too. */
+/** The first statement of a long transaction. The deadline in this process recognises it too. */
 const beginLong = `set local statement_timeout = ${longMilliseconds}`
-/** What a statement has at least, if waiting for a connection has used up its deadline. */
+/** The minimum for a statement whose wait for a connection has used up its deadline. */
 const leastMilliseconds = 1000
 
-/** Microseconds are kept, so that a time can be a cursor; milliseconds are always there, as in a time that we made. */
+/** Keeps microseconds, so that a time can be a cursor, and always has milliseconds, as `toISOString` does. */
 function isoTime(text: string): string {
   const utc = /^(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\+00$/.exec(text)
   if (utc) return `${utc[1]}T${utc[2]}.${(utc[3] ?? '').padEnd(3, '0')}Z`
@@ -83,14 +83,14 @@ function poolConfig(database_url: Secret, max_connections: number, timeout_ms: n
     connectionTimeoutMillis: timeout_ms,
     idleTimeoutMillis: 60_000,
     keepAlive: true,
-    // Before our own deadline: a database that works cancels a statement, and the connection stays usable.
+    // Shorter than the deadline in this process: the database cancels the statement, and the connection stays usable.
     statement_timeout: Math.round(timeout_ms * 0.9),
     lock_timeout: Math.round(timeout_ms * 0.8),
     idle_in_transaction_session_timeout: 60_000,
   }
 }
 
-/** Host and port, or the socket; also makes sure that the URL is one. */
+/** Host and port, or the socket. Throws if the URL is invalid. */
 function placeOf(database_url: Secret): string {
   const text = database_url.reveal()
   try {
@@ -100,15 +100,15 @@ function placeOf(database_url: Secret): string {
   } catch (error) {
     // The parser's own message may repeat the URL.
     const reason = text.startsWith('postgres') ? 'it cannot be parsed' : messageOf(error)
-    throw new Fault('unavailable', `DATABASE_URL is not usable: ${reason}`, {
-      hint: 'for example postgresql://user:password@host:5432/name; special characters are percent-encoded',
+    throw new Fault('unavailable', `DATABASE_URL is invalid: ${reason}`, {
+      hint: 'use postgresql://user:password@host:5432/name, with special characters percent-encoded',
     })
   }
 }
 
 function reasonOf(thrown: unknown): string {
   const error = (thrown instanceof Fault ? thrown.cause : thrown) as AggregateError & { code?: string }
-  // A name with several addresses fails once for each.
+  // A host name with several addresses has one error for each.
   const inner: unknown = error.errors?.[0] ?? error
   return messageOf(inner) || error.code || 'no reason given'
 }
@@ -117,13 +117,13 @@ type Limits = {
   timeout_ms: number
   deadlines: Deadlines
   hung: () => Fault | undefined
-  /** Called with every answer. */
+  /** Called for every response. */
   heard: () => void
 }
 
 /**
- * Everything Kysely does goes through these calls. Waiting for a connection counts in the deadline of its first statement.
- * A statement that was given up may still be executed when the database goes on: whoever repeats it must expect that.
+ * All queries of Kysely go through these calls. The wait for a connection counts towards the deadline of its first statement.
+ * A statement that timed out here may still be executed when the database recovers: a repeat must be safe.
  */
 function translated(pool: pg.Pool, { timeout_ms, deadlines, hung, heard }: Limits): PostgresPool {
   const raise = (error: unknown): never => {
@@ -144,7 +144,7 @@ function translated(pool: pg.Pool, { timeout_ms, deadlines, hung, heard }: Limit
       return given_up
     }
     const query = (text: string, values: unknown[]) => {
-      // The rollback of a transaction whose connection hangs: it would wait once more.
+      // The rollback of a transaction whose connection hangs would wait for another deadline.
       if (given_up) return Promise.reject(given_up)
       const name = statementName(text)
       const asked = client.query(name ? { name, text, values } : { text, values })
@@ -156,11 +156,11 @@ function translated(pool: pg.Pool, { timeout_ms, deadlines, hung, heard }: Limit
         .within(asked, limit, () => giveUp(since))
         .catch((error: unknown) => {
           const fault = translate(error)
-          // A newer server may have changed a table under a statement that this connection keeps.
+          // A newer server may have changed a table that a prepared statement of this connection uses.
           const outdated = name !== undefined && sqlState(error) === '0A000'
           broken ||= outdated || (fault instanceof Fault && fault.kind === 'unavailable')
           throw outdated
-            ? new Fault('unavailable', 'the tables of the database have just changed', { cause: error })
+            ? new Fault('unavailable', 'the schema of the database has changed', { cause: error })
             : fault
         })
     }
@@ -168,7 +168,7 @@ function translated(pool: pg.Pool, { timeout_ms, deadlines, hung, heard }: Limit
       query: query as never,
       release: (destroy?: boolean) => {
         if (!broken) heard()
-        // The server's farewell comes before the end of the connection: the pool would lend it once more.
+        // The error arrives before the connection closes: without this the pool would lend it again.
         client.release(destroy || broken)
       },
       processID: (client as { processID?: number }).processID,
@@ -188,14 +188,14 @@ async function examine(pool: pg.Pool, place: string): Promise<void> {
   const ask = `select current_setting('server_version_num')::int as version, current_setting('server_version') as name,
     current_setting('server_encoding') as encoding`
   const facts = await pool.query<Facts>(ask).catch(async (error: unknown) => {
-    // It recovers from a crash: seconds, as a rule.
+    // PostgreSQL is recovering from a crash, which usually takes seconds.
     for (let left = 60; left > 0 && sqlState(error) === '57P03'; left--) {
       await pause(500)
       const again = await pool.query<Facts>(ask).catch(() => undefined)
       if (again) return again
     }
-    throw new Fault('unavailable', `the database at ${place} cannot be used: ${reasonOf(error)}`, {
-      hint: 'check DATABASE_URL, and that PostgreSQL runs and lets us in',
+    throw new Fault('unavailable', `cannot connect to the database at ${place}: ${reasonOf(error)}`, {
+      hint: 'check DATABASE_URL, and that PostgreSQL is running and accepts this user',
       cause: error,
     })
   })
@@ -203,17 +203,17 @@ async function examine(pool: pg.Pool, place: string): Promise<void> {
   if (version < oldest * 10_000)
     throw new Fault(
       'unavailable',
-      `the database at ${place} is PostgreSQL ${name}; ${oldest} or newer is needed`,
+      `the database at ${place} is PostgreSQL ${name}; version ${oldest} or newer is required`,
     )
   if (encoding !== 'UTF8')
-    throw new Fault('unavailable', `the database at ${place} stores text as ${encoding}; UTF8 is needed`)
+    throw new Fault('unavailable', `the database at ${place} uses the encoding ${encoding}; UTF8 is required`)
 }
 
 export async function openStore(options: {
   database_url: Secret
   log: Log
   max_connections?: number
-  /** Of each statement, the wait for a connection included. */
+  /** Deadline of each statement, including the wait for a connection. */
   timeout_seconds?: number
 }): Promise<Store> {
   const { database_url, log, max_connections = 20 } = options
@@ -222,10 +222,11 @@ export async function openStore(options: {
   const pool = new pg.Pool(poolConfig(database_url, max_connections, timeout_ms))
   let closing = false
   pool.on('error', (error) => {
-    // The pool says that it is closed before its connections are: what PostgreSQL then says to them is no news.
-    if (!closing) log.warn('a database connection was lost', { place, reason: reasonOf(error) })
+    // Connections still report errors after the pool has been closed.
+    if (!closing) log.warn('lost a database connection', { place, reason: reasonOf(error) })
   })
-  // The pool listens to idle connections only; one that is lost in use is told to its query, and must not end the process.
+  // The pool handles errors of idle connections only. A connection lost in use rejects its query; the event must not end the
+  // process.
   pool.on('connect', (client) => client.on('error', () => undefined))
   await examine(pool, place).catch(async (error: unknown) => {
     await pool.end()
@@ -254,7 +255,7 @@ export async function openStore(options: {
       closing = true
       heartbeat.close()
       await listener.close()
-      // Kysely ends only a pool that it has used.
+      // Kysely closes a pool only if it has used it.
       const ended = db.destroy().then(() => (pool.ending ? undefined : pool.end()))
       await Promise.race([ended, pause(closeMilliseconds, undefined, { ref: false })])
       deadlines.close()
@@ -280,7 +281,7 @@ async function transact<T>(
     } catch (error) {
       const again = ['40001', '40P01'].includes(sqlState(error) ?? '') && tries < attempts
       if (!again) throw error
-      // Unequal waits, so that two who met do not meet again.
+      // Random delays, so that two transactions do not collide again.
       await pause(Math.random() * 10 * 2 ** tries)
     }
   }

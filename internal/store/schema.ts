@@ -1,10 +1,10 @@
-// Every table as Kysely sees it. Times are ISO strings on the way out (see `open.ts`), JSON is plain values.
+// The tables as Kysely sees them. Times are read as ISO strings (see `open.ts`), JSON as plain values.
 
 import type { ColumnType, Generated, JSONColumnType } from 'kysely'
 import type { Limits } from '../config/load.ts'
 import type { SessionStatus } from '../protocol/session-status.ts'
 
-/** Set by the database when left out; read as an ISO string. */
+/** Set by the database if omitted; read as an ISO string. */
 type CreatedAt = ColumnType<string, string | undefined, string>
 type Json<T extends object> = JSONColumnType<T, string, string>
 
@@ -31,7 +31,7 @@ export interface TokensTable {
   expires_at: string | null
   revoked_at: string | null
   last_used_at: string | null
-  /** Set for a token that was minted through a session: it is revoked with that session and with that token. */
+  /** Set for a token that was created through a session: it is revoked with that session and with that token. */
   parent_session_id: string | null
   parent_token_id: string | null
 }
@@ -53,21 +53,21 @@ export interface ProjectsTable {
   disabled_tools: Json<string[]>
   mcp_servers: Json<string[]>
   credential_refs: Json<string[]>
-  /** The widest api_scope that its sessions may have beyond the project itself; null for none. */
+  /** The widest api_scope beyond the project that its sessions may have; null for none. */
   api_scope_grant: string | null
   created_by: string
   idempotency_key: string | null
   idempotency_hash: string | null
   created_at: CreatedAt
   updated_at: CreatedAt
-  /** Set as the first step of a delete; a sweep finishes what a crash left half done. */
+  /** Set by the first step of a delete; a sweep completes a delete that a crash has interrupted. */
   deleting_at: string | null
 }
 
 export const containerStatuses = ['absent', 'running', 'paused', 'stopped', 'failed'] as const
 export type ContainerStatus = (typeof containerStatuses)[number]
 
-/** `wanted` is what somebody asked for, `status` what was last seen of the engine. */
+/** `wanted` is the requested state, `status` the state that the engine reported last. */
 export interface ContainersTable {
   project_id: string
   wanted: 'running' | 'stopped'
@@ -77,26 +77,26 @@ export interface ContainersTable {
   spec_hash: string | null
   failures: Generated<number>
   updated_at: CreatedAt
-  /** What its directories and its writable layer take, as last measured. */
+  /** Size of its directories and its writable layer, as last measured. */
   disk_used_bytes: number | null
   disk_measured_at: string | null
   disk_state: Generated<DiskState>
-  /** What it was made with: another limit of its project applies when it is made anew. */
+  /** The limit it was created with: a changed limit of the project applies when it is recreated. */
   memory_mb: number | null
-  /** Why it ended last, until the supervisor of its next start has reported. */
+  /** Why it ended last, until the supervisor has connected after the next start. */
   last_end: string | null
 }
 
 /**
- * pending → preparing → ready | failed; a failed one is prepared again at the next start of its container. `preparing` is
- * also what a crash leaves, and the reconciler takes it up again.
+ * pending → preparing → ready | failed. A failed workspace is prepared again at the next start of its container. After a
+ * crash the reconciler continues with those in `preparing`.
  */
 export const workspaceStates = ['pending', 'preparing', 'ready', 'failed'] as const
 export type WorkspaceState = (typeof workspaceStates)[number]
 
 /**
- * ok ⇄ over: more than `limits.disk_mb` is used, the container was stopped and may be started to clean up.
- * stopping: found to be over; its sessions and its container are still to be ended.
+ * ok ⇄ over: more than `limits.disk_mb` is used; the container was stopped and may be started to clean up.
+ * stopping: the limit is exceeded; the sessions and the container are being stopped.
  */
 export type DiskState = 'ok' | 'stopping' | 'over'
 
@@ -107,7 +107,7 @@ export interface WorkspacesTable {
   created_by: string
   created_at: CreatedAt
   last_used_at: CreatedAt
-  /** When git was set up or the remote cloned in it; null until a container has run. */
+  /** When git was set up or the remote was cloned; null before the first start of the container. */
   prepared_at: string | null
   prepare_error: string | null
   state: Generated<WorkspaceState>
@@ -127,7 +127,7 @@ export interface AuditTable {
   outcome: string
   milliseconds: number
   request_id: string
-  /** The server process that wrote it, and its place there; none in rows that a statement writes with its change. */
+  /** The server process that wrote the row, and the number of the row there; null in rows that SQL functions write. */
   boot: string | null
   seq: number | null
   /** Why the outcome is `unknown`. */
@@ -155,14 +155,14 @@ export interface SessionsTable {
   source: string | null
   external_id: string | null
   api_scope: string | null
-  /** When the credential of its spawner expires: after that its key has no api_scope. */
+  /** When the credential of its creator expires: after that its key has no api_scope. */
   key_expires_at: string | null
   key_hash: Buffer
-  /** Each start of the droid gets a key of its own, derived from this number. */
+  /** Each start of the droid gets a new key, derived from this number. */
   key_generation: number
   agent_session_id: string | null
   next_index: number
-  /** The last sequence number of the supervisor that is committed; -1 for none. */
+  /** The last committed sequence number of the supervisor; -1 for none. */
   committed_seq: Generated<number>
   turns: Generated<number>
   final_text: string | null
@@ -176,17 +176,17 @@ export interface SessionsTable {
   updated_at: string
   idle_at: string | null
   ended_at: string | null
-  /** Somebody asked for its end: it is not taken up again by a spawn, whatever its status becomes. */
+  /** When its end was requested: it cannot be resumed afterwards, regardless of its status. */
   end_requested_at: string | null
-  /** What its events take in the database, about. */
+  /** Approximate size of its events in the database. */
   stored_bytes: Generated<number>
-  /** When it reached `limits.session_mb`: what comes after is dropped. */
+  /** When it reached `limits.session_mb`: later events are dropped. */
   full_at: string | null
-  /** Since when it waits for memory. */
+  /** Since when it has been waiting for memory. */
   queued_at: string | null
   /** Idle without a process: the next message starts its agent again. */
   hibernated: Generated<boolean>
-  /** Its agent can take up a conversation in a new process. */
+  /** Its agent can resume a conversation in a new process. */
   resumable: Generated<boolean>
 }
 
@@ -201,7 +201,7 @@ export interface EventsTable {
   data: Json<Record<string, unknown>>
 }
 
-/** What the supervisor is still to be told. A row goes when the supervisor has taken it over. */
+/** Commands for the supervisor. A row is deleted when the supervisor has accepted the command. */
 export interface CommandsTable {
   id: string
   number: Generated<number>
@@ -234,7 +234,7 @@ export type CallerTool = {
   timeout_seconds?: number
 }
 
-/** Who offers tools to a session. Only who declared them answers for them. */
+/** Callers that offer tools to a session. Only the principal that declared them may answer requests. */
 export interface SessionCallersTable {
   session_id: string
   caller_id: string
@@ -249,7 +249,7 @@ export interface CallerRequestsTable {
   caller_id: string
   tool: string
   arguments: Json<Record<string, unknown>>
-  /** Chosen by the one who calls: a repeat joins the request that is still there. */
+  /** Chosen by the droid: a repeated call joins the existing request. */
   call_id: string
   status: 'open' | 'answered' | 'timed_out' | 'cancelled'
   answer: Json<{ result: unknown } | { error: unknown }> | null
@@ -259,7 +259,7 @@ export interface CallerRequestsTable {
   answered_at: string | null
 }
 
-/** Calls of our tools by droids that must not be done twice, and were begun. */
+/** Calls of `oubliette_*` tools by droids that were started and must not be repeated. */
 export interface DroidCallsTable {
   session_id: string
   call_id: string
@@ -273,16 +273,16 @@ export interface SchedulesTable {
   time_zone: string
   prompt: string
   enabled: boolean
-  /** Why it was disabled, if not by somebody's wish. */
+  /** Why the server disabled it; null if a caller did. */
   disabled_reason: string | null
   overlap_behavior: 'skip' | 'queue' | 'parallel'
   session_behavior: 'resume' | 'new'
   catch_up: 'skip' | 'once'
   droid: string | null
-  /** What its runs may do, as it was when its token made it. */
+  /** The scope of its runs: that of its token at creation. */
   scope: string
   token_id: string | null
-  /** Set when a session made it with a scope beyond its own project: it is disabled when that session is over. */
+  /** Set when a session created it with a scope beyond its project: it is disabled when that session ends. */
   session_id: string | null
   created_by: string
   next_run_at: string | null
@@ -300,7 +300,7 @@ export interface ScheduleTargetsTable {
 
 export type RunStatus = 'queued' | 'running' | 'success' | 'failed' | 'skipped' | 'cancelled'
 
-/** What is to be run is kept until the run is over, so that an edit of the schedule does not change it. */
+/** The prompt is stored until the run ends, so that an update of the schedule does not change it. */
 export interface ScheduleRunsTable {
   id: string
   number: Generated<number>
@@ -326,19 +326,19 @@ export interface ScheduleRunsTable {
   created_at: string
 }
 
-/** All that the project has ever spent on models, together with its `project_costs`. */
+/** The total that the project has spent on models is this plus its `project_costs`. */
 export interface ProjectSpendingTable {
   project_id: string
   spent_usd: Generated<number>
 }
 
-/** What was spent and is not added up yet; a trigger on the sessions writes it. */
+/** Costs that are not yet added to `project_spending`; a trigger on sessions inserts them. */
 export interface ProjectCostsTable {
   project_id: string
   usd: number
 }
 
-/** The worst case of a request to a model that is under way. */
+/** The maximum cost of a running request to a model. */
 export interface ModelReservationsTable {
   id: string
   project_id: string
@@ -346,7 +346,7 @@ export interface ModelReservationsTable {
   provider: string
   model: string
   amount_usd: number
-  /** Names the home of the server, which one process at a time uses. */
+  /** Identifies the home of the server, which one process at a time uses. */
   home: string
   process: string
   created_at: CreatedAt
@@ -364,31 +364,31 @@ export interface SuspectsTable {
 /** An MCP session of the protocol revisions before 2026-07-28. */
 export interface McpSessionsTable {
   id: string
-  /** Who opened it, as of its last request. */
+  /** The caller of its last request. */
   caller: Json<Record<string, unknown>>
-  /** Of its `initialize`. */
+  /** The parameters of its `initialize`. */
   params: Json<Record<string, unknown>>
-  /** The URIs of the resources that it subscribed to. */
+  /** The URIs of the subscribed resources. */
   subscriptions: ColumnType<string[], string | undefined, string>
   log_level: string | null
   used_at: CreatedAt
 }
 
-/** running → exited | timed_out | killed | lost. `lost`: nobody saw its end. */
+/** running → exited | timed_out | killed | lost. `lost`: its end was not observed. */
 export const execStatuses = ['running', 'exited', 'timed_out', 'killed', 'lost'] as const
 
-/** A detached command. It was accepted by the supervisor of this boot of the container, or was to be. */
+/** A detached command, sent to the supervisor of the boot `boot_id` of the container. */
 export interface ExecsTable {
   id: string
   project_id: string
   boot_id: string
-  /** As it is shown: a long one is cut. */
+  /** As displayed: a long command is truncated. */
   command: string
   working_dir: string | null
   status: (typeof execStatuses)[number]
   exit_code: number | null
   reason: string | null
-  /** All that it wrote, known at its end. */
+  /** Size of its output, known when it has ended. */
   stdout_bytes: number | null
   stderr_bytes: number | null
   created_by: string

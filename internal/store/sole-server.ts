@@ -1,6 +1,7 @@
-// One server per database. It holds an advisory lock on a connection of its own; PostgreSQL frees the lock when the
-// connection ends, so a server that was killed never leaves a stale one behind. While the database hangs the connection is
-// kept, and the lock with it: it is given up only when it is broken, or when the database answers on another one.
+// One server per database, and the id that marks what this database owns in Docker. The server holds an advisory lock on a
+// separate connection; PostgreSQL releases the lock when the connection ends, so a killed server leaves no stale lock. While
+// the database hangs, the connection and its lock are kept: they are replaced only when the connection is broken, or when the
+// database answers on another one.
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -13,27 +14,27 @@ import type { Db } from './open.ts'
 
 /** Any number that nothing else in the same database uses. */
 const lock = '7305112098114'
-/** The lock of a server that was just killed is free within this. */
+/** PostgreSQL releases the lock of a killed server within this time. */
 const patience_ms = 5_000
 const retry_ms = 200
 const probe_ms = 5_000
 const answer_ms = 10_000
 
 export type SoleServer = {
-  /** Rejects when another server has taken the database over while this one was cut off from it. */
+  /** Rejects when another server has acquired the lock while this one was disconnected. */
   lost: Promise<never>
   release(): void
 }
 
-/** Throws `conflict` when another server has the database. */
+/** Throws `conflict` when another server holds the lock. */
 export async function becomeSoleServer(database_url: Secret, log: Log): Promise<SoleServer> {
   const deadlines = createDeadlines()
   const { promise: lost, reject } = Promise.withResolvers<never>()
-  // Whoever waits for it is told; until then it is no unhandled rejection.
+  // It may reject before anything awaits it.
   lost.catch(() => undefined)
   let closed = false
   let probing = false
-  /** The question of the last probe, while it is not answered. */
+  /** The query of the last probe until it is answered. */
   let asked: Promise<unknown> | undefined
 
   const inTime = <T>(answer: Promise<T>): Promise<T> =>
@@ -48,7 +49,7 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
       connectionTimeoutMillis: answer_ms,
       keepAlive: true,
     })
-    // A connection that breaks is noticed by the next probe.
+    // The next probe detects a broken connection.
     dialled.on('error', () => undefined)
     await dialled.connect()
     return dialled
@@ -65,7 +66,7 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
   }
 
   async function take(on: pg.Client): Promise<void> {
-    // A host that vanished is given up after half a minute instead of the two hours of the system.
+    // PostgreSQL drops the connection of a lost host after 30 seconds instead of the two hours of the system default.
     await ask(
       on,
       'set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 4',
@@ -75,13 +76,13 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
     while (!(await ask<{ taken: boolean }>(on, attempt))[0]!.taken) {
       if (performance.now() > deadline)
         throw new Fault('conflict', `another server uses this database (${await holderName(on)})`, {
-          hint: 'stop it first, or give this one another database; several servers on one database are not supported',
+          hint: 'stop that server, or use another database; one database supports one server',
         })
       await pause(retry_ms)
     }
   }
 
-  /** Without a farewell, which would wait for an answer. */
+  /** A graceful close would wait for a response. */
   const cut = (one: pg.Client) => void one.connection.stream.destroy()
 
   let client = await connect()
@@ -102,7 +103,7 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
       return
     } catch (error) {
       if (closed) return
-      log.warn('the connection that holds the lock of the database does not answer', {
+      log.warn('failed to probe the connection that holds the database lock', {
         reason: messageOf(error),
       })
     }
@@ -114,10 +115,10 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
       client = fresh
       await take(fresh)
     } catch (error) {
-      // The next probe finds it broken.
+      // The next probe detects that it is broken.
       if (fresh) cut(fresh)
       if (error instanceof Fault && error.kind === 'conflict') reject(error)
-      else log.warn('failed to take the lock of the database, retrying', { reason: messageOf(error) })
+      else log.warn('failed to acquire the database lock, retrying', { reason: messageOf(error) })
     }
   }
 
@@ -140,7 +141,7 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
   }
 }
 
-/** Who owns what carries our labels in Docker. It belongs to the database: servers that share one are one instance. */
+/** The value of the label `oubliette.instance` in Docker. It is stored in the database, and created if missing. */
 export async function instanceId(db: Db): Promise<string> {
   await db
     .insertInto('instance')
@@ -151,7 +152,7 @@ export async function instanceId(db: Db): Promise<string> {
   return id
 }
 
-/** As it is, without making one; undefined in a database that no server has used yet. */
+/** The same without creating it; undefined in a database that no server has used. */
 export async function knownInstance(db: Db): Promise<string | undefined> {
   const table = await sql<{ name: string | null }>`select to_regclass('instance')::text as name`.execute(db)
   if (!table.rows[0]?.name) return undefined

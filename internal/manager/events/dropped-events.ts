@@ -1,5 +1,5 @@
-// Events that the server is not to work on any more, in a form that it can: their content is left out, the numbers go on,
-// and what the state of the session follows from stays.
+// Replaces events that the server refuses to process: without their content, but with their numbers, and with the fields that
+// determine the state of the session.
 import type { Numbered } from './log-writer.ts'
 
 const kept: Record<string, string[]> = {
@@ -16,7 +16,7 @@ function bare({ data, ...event }: Numbered): Numbered {
   return { ...event, data: { ...Object.fromEntries(fields), truncated: true } }
 }
 
-/** Events that carry no state become `error` events that say so. */
+/** Events that do not determine the state become `error` events with the reason. */
 export const withoutContent = (events: Numbered[], reason: string): Numbered[] =>
   events.map((event) =>
     Object.hasOwn(kept, event.type)
@@ -24,6 +24,6 @@ export const withoutContent = (events: Numbered[], reason: string): Numbered[] =
       : {
           ...event,
           type: 'error',
-          data: { message: `an event of type ${event.type} was dropped: ${reason}`, dropped: true },
+          data: { message: `dropped an event of type ${event.type}: ${reason}`, dropped: true },
         },
   )

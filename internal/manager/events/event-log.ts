@@ -1,6 +1,5 @@
-// The event log of all sessions, as it is read: pages and tails, from any point of the whole history. Push is a tail of
-// the log, so push and poll cannot disagree. Writing is `log-writer.ts` and
-// `call-writer.ts`.
+// Reads the event log of all sessions: pages and tails, from any point of the history. Push is a tail of the log, so push
+// and poll cannot disagree. `log-writer.ts` and `call-writer.ts` write it.
 import { setTimeout as pause } from 'node:timers/promises'
 import { isOutage } from '../../store/errors.ts'
 import type { Store } from '../../store/open.ts'
@@ -17,7 +16,7 @@ import { type Committed, createLogWriter } from './log-writer.ts'
 import type { Poison } from './poison.ts'
 import type { Wake } from './wake.ts'
 
-/** As callers see it: what an event carries lies beside its own fields, and never over them. */
+/** As callers see it: the data of an event is merged into its own fields, and never overrides them. */
 export const shownEvent = ({ session_id, index, type, at, data }: Omit<StoredEvent, 'position'>) => {
   const own = { index, type, session_id, at }
   return { ...own, ...data, ...own }
@@ -27,10 +26,10 @@ export type IndexedEvent = Omit<StoredEvent, 'position'>
 export type IndexedPage = { events: IndexedEvent[]; more: boolean }
 export type Position = { project_id: string } | { root_session_id: string; session_ids?: string[] }
 
-/** How often a stream looks whether the database is back. */
+/** How often a stream retries during an outage of the database. */
 const outage_ms = 1_000
 
-/** The newest events of the sessions that were written last, so that those at the tip need no query. */
+/** Limits of the cache: the newest events of recently written sessions, so that readers at the tip need no query. */
 const tipEvents = 512
 const tipBytes = 1024 * 1024
 const allTipBytes = 64 * 1024 * 1024
@@ -46,7 +45,7 @@ function createTips() {
     sizes.delete(session_id)
   }
 
-  /** The newest of them, as many as may be kept of one session. */
+  /** The newest events, up to the limit for one session. */
   function newest(events: PlacedEvent[]): { kept: PlacedEvent[]; bytes: number } {
     let bytes = 0
     let first = events.length
@@ -57,7 +56,7 @@ function createTips() {
 
   return {
     drop,
-    /** Nothing is known to come after it. */
+    /** Whether this is the last cached event. */
     endsAt: (session_id: string, index: number) => tips.get(session_id)?.at(-1)?.index === index,
     add(events: PlacedEvent[]) {
       for (const [session_id, added] of Map.groupBy(events, (event) => event.session_id)) {
@@ -72,7 +71,7 @@ function createTips() {
         while (all > allTipBytes) drop(tips.keys().next().value!)
       }
     },
-    /** Nothing if what comes next is older than what is kept. */
+    /** Undefined if the next event is older than the cache. */
     after(session_id: string, since_index: number, limit: number): IndexedPage | undefined {
       const tip = tips.get(session_id)
       const first = tip?.[0]
@@ -116,7 +115,7 @@ export function createEventLog(deps: {
   })
   const calls = createCallWriter({ store, onCommit: announce, onDoubt: forgetTips })
 
-  /** What comes after them is in the database, if anywhere. */
+  /** Later events of these sessions may be in the database only. */
   function forgetTips(session_ids: string[]): void {
     for (const session_id of session_ids) tips.drop(session_id)
   }
@@ -131,7 +130,7 @@ export function createEventLog(deps: {
     for (const listener of deps.listeners) listener(committed)
   }
 
-  /** Many subscribers at the same place share one query. */
+  /** Subscribers at the same position share one query. */
   function shared<T>(key: string, read: () => Promise<T>): Promise<T> {
     const under = reads.get(key) as Promise<T> | undefined
     if (under) return under
@@ -149,7 +148,7 @@ export function createEventLog(deps: {
   const afterPosition = (of: Position, since: number, limit: number): Promise<EventPage> =>
     shared(`${JSON.stringify(of)}:${since}:${limit}`, () => eventsAfterPosition(store.db, of, since, limit))
 
-  /** The whole history from a place on, and then what comes, until the signal; as many at a time as there are. */
+  /** The history from a position on, then new events as they are committed, in batches, until the signal is aborted. */
   async function* follow<E>(
     key: string,
     since: number,
@@ -164,7 +163,7 @@ export function createEventLog(deps: {
       const events = await unlessOutage(read(last, woken))
       if (signal.aborted) return
       if (!events) {
-        // A stream outlives an outage of the database: its reader would only come back to the same place.
+        // The stream stays open during an outage of the database: its reader would reconnect at the same position.
         await pause(outage_ms, undefined, { signal }).catch(() => undefined)
         continue
       }
@@ -182,9 +181,9 @@ export function createEventLog(deps: {
     receive: writer.receive,
     ask: calls.ask,
     closeRequest: calls.close,
-    /** For those who write events in a transaction of their own: call it after the commit. */
+    /** For events written in a separate transaction: call this after the commit. */
     announce,
-    /** And this one when it failed: it may be committed nevertheless. */
+    /** And this one if the transaction failed: it may be committed nevertheless. */
     doubt: forgetTips,
     after,
     afterPosition,
@@ -192,7 +191,7 @@ export function createEventLog(deps: {
       follow(
         session_id,
         since_index,
-        // At the tip there is nothing to ask the database for, until the news came through another server.
+        // At the tip the database has nothing new, unless the reader was not woken by this server.
         async (since, woken) =>
           woken && tips.endsAt(session_id, since) ? [] : (await after(session_id, since, 500)).events,
         (event) => event.index,

@@ -22,7 +22,7 @@ test('one commit is bounded, and containers take turns in it', () => {
   expect(first.reduce((sum, { characters }) => sum + characters, 0)).toBeLessThanOrEqual(256 * kib)
 })
 
-test('calm sessions go first, whenever they come, and neither kind starves the other', () => {
+test('calm sessions go first, and neither kind starves the other', () => {
   const queue = createLogQueue<Named>()
   for (let i = 0; i < 100; i++) push(queue, job('flooded', `f${i % 2}`, 60 * kib))
   for (let i = 0; i < 8; i++) {
@@ -43,7 +43,7 @@ test('the parts of one batch keep their order', () => {
   expect(order).toEqual(Array.from({ length: 30 }, (_, at) => at))
 })
 
-test('a batch becomes parts of bounded size, and an event of any size is in one of them', () => {
+test('splits a batch into parts of bounded size, and keeps every event whole', () => {
   const events = Array.from({ length: 3000 }, (_, at) => at)
   const json = events.map((at) => (at === 5 ? 'x'.repeat(1024 * kib) : 'x'.repeat(50)))
   const parts = partsOf(events, json)

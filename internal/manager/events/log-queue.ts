@@ -1,20 +1,20 @@
-// Batches of events that wait to be written, and which of them go into the next commit. Commits follow one another and are
-// bounded, so that nobody waits long for one. Containers take turns; sessions that sent little lately go before those that
-// send a lot, which have at least half of each commit.
+// Queue of event batches, and the selection for the next commit. Commits run one after another and are bounded in size, so
+// that each is short. Containers take turns. Sessions that sent little recently (calm) precede those that send a lot (bulk),
+// which get at least half of each commit.
 import { createRecentBytes, type RecentBytes } from '../../lib/recent-bytes.ts'
 
 export type Queued = { project_id: string; events: unknown[]; characters: number }
 
-/** Of one commit, which is put together in one turn of the event loop. */
+/** Per commit, which is assembled in one turn of the event loop. */
 const mostEvents = 5_000
 const mostCharacters = 256 * 1024
 const mostRemembered = 10_000
 
-/** Of one part of a batch: what is larger is written in several commits, in turn with others. */
+/** Per part of a batch: a larger batch is written in several commits, alternating with others. */
 const partEvents = 1_000
 const partCharacters = 64 * 1024
 
-/** `json` is the text of each event. */
+/** `json` is the data of each event, as text. */
 export function partsOf<E>(events: E[], json: string[]) {
   const parts: { events: E[]; json: string[]; characters: number }[] = []
   for (const [at, event] of events.entries()) {
@@ -33,7 +33,7 @@ export function partsOf<E>(events: E[], json: string[]) {
 type Room = { events: number; characters: number }
 
 function createLane<T extends Queued>() {
-  /** By container, in the order of their turns. */
+  /** By project, in the order of their turns. */
   const lines = new Map<string, T[]>()
 
   return {
@@ -45,7 +45,7 @@ function createLane<T extends Queued>() {
       if (line) line.push(job)
       else lines.set(job.project_id, [job])
     },
-    /** As many as there is room for, and one at least. */
+    /** As many as fit, and at least one. */
     take(room: Room): T[] {
       const taken: T[] = []
       for (const [project_id, line] of lines) {
@@ -57,7 +57,7 @@ function createLane<T extends Queued>() {
         taken.push(job)
         line.shift()
         lines.delete(project_id)
-        // To the end, where this loop comes by again.
+        // At the end of the map, where this loop reaches it again.
         if (line.length > 0) lines.set(project_id, line)
       }
       return taken
@@ -73,7 +73,7 @@ export function createLogQueue<T extends Queued>() {
   function recentOf(session_id: string): RecentBytes {
     const known = recent.get(session_id)
     if (known) return known
-    // Forgetting is harmless: a session that sends a lot is calm for one batch.
+    // Clearing is harmless: a bulk session counts as calm for one batch.
     if (recent.size >= mostRemembered) recent.clear()
     const made = createRecentBytes()
     recent.set(session_id, made)
@@ -84,7 +84,7 @@ export function createLogQueue<T extends Queued>() {
     get empty() {
       return calm.empty && bulk.empty
     },
-    /** The parts of one batch are taken in their order. A session that has several batches here at once has no such promise. */
+    /** The parts of one batch keep their order. Several queued batches of one session may be reordered. */
     push(session_id: string, parts: T[]): void {
       const sent = recentOf(session_id)
       const characters = parts.reduce((sum, part) => sum + part.characters, 0)

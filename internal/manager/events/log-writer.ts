@@ -1,6 +1,7 @@
-// Writes what supervisors say into the event log. Whatever came in while the last transaction was under way, of however
-// many sessions, is committed in the next one, together with the sessions' new state: many small writes cost one flush to
-// the disk. An answer is given only after the commit.
+// Writes the events of supervisors to the event log. Events of any number of sessions that arrive during a transaction are
+// committed by the next one, together with the new state of the sessions: many small writes cost one flush to disk. The
+// supervisor is answered after the commit. It does not use `lib/batch.ts`: its queue is fair between containers, and it
+// writes requests that may have crashed the server separately.
 import { newApprovalId } from '../../ids.ts'
 import { isFinal, isStatus, mayFollow, type SessionStatus } from '../../protocol/session-status.ts'
 import { isOutage } from '../../store/errors.ts'
@@ -31,20 +32,20 @@ type Job = {
   session_id: string
   project_id: string
   events: Numbered[]
-  /** The data of the events, as text: made when they arrive, so that one commit does not do it for all at once. */
+  /** The data of the events, as text: serialized on arrival, so that a commit does not do it for all at once. */
   json: string[]
-  /** Of all its data. */
+  /** Length of all its data. */
   characters: number
   done: PromiseWithResolvers<EventsAnswer>
 }
 
-/** A session in this transaction: its row as it was, and what is added to it. */
+/** A session in this transaction: its row before, and the events that are added. */
 type Open = {
   row: LockedSession
   next_index: number
   committed_seq: number
   added: NewEvent[]
-  /** The data of what is added, as text: it is measured and then written. */
+  /** The data of the added events, as text: it is measured and then written. */
   json: string[]
   stored_bytes: number
   limit: number
@@ -56,7 +57,7 @@ export type Committed = { rows: TouchedSession[]; events: PlacedEvent[] }
 
 const textOf = (events: NewEvent[]): string[] => events.map(({ data }) => JSON.stringify(data))
 
-/** Gives events their place behind what the session has. The log is locked and the row is current. */
+/** Appends events to a session. The caller holds the lock of the log, and the row is current. */
 export async function writeEvents(
   trx: Db,
   row: SessionRow,
@@ -91,7 +92,7 @@ const requiredBy = ({ status, requires }: NewEvent['data']): string[] =>
 const recordOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
-/** Approvals are listed by the hundred; what is too large for that is in the event. */
+/** Approvals are listed in pages; the event has the full text. */
 const approvalCharacters = 16 * 1024
 function storedToolCall(given: unknown): string {
   const text = JSON.stringify(given ?? {})
@@ -133,10 +134,10 @@ const keyOf = ({ session_id, events }: Job) => `${session_id}:${events[0]?.seq}`
 export function createLogWriter(deps: {
   store: Store
   poison: Poison
-  /** What a session may store if its project has no limit of its own. */
+  /** The limit for sessions of a project without its own limit. */
   session_mb: number
   onCommit: (committed: Committed) => void
-  /** It is not known whether something of these sessions was committed. */
+  /** It is unknown whether a write to these sessions was committed. */
   onDoubt: (session_ids: string[]) => void
 }) {
   const { store, poison } = deps
@@ -144,7 +145,7 @@ export function createLogWriter(deps: {
   let running: Promise<void> | undefined
 
   function receive(job: Job, open: Open | undefined, restarting: Set<string>): EventsAnswer {
-    // A container speaks only for sessions of its own project.
+    // A container may report events only for sessions of its project.
     if (!open || open.row.project_id !== job.project_id) return { unknown: true }
     // A session that the server has ended is not ended again, least of all while its next start is on the way. Nor can
     // a container start a session, which would make its key valid again.
@@ -152,12 +153,12 @@ export function createLogWriter(deps: {
       (event.type === 'status' && !mayReport(open.row.status, event.data.status)) ||
       (isEnd(event) && previous_run && restarting.has(job.session_id))
     for (const [at, { seq, previous_run = false, ...event }] of job.events.entries()) {
-      // Seen before, or beyond a gap, which its sender fills from what the answer says.
+      // A repeat, or after a gap: the sender continues from the number in the answer.
       if (seq !== open.committed_seq + 1) continue
       open.committed_seq = seq
       if (!isLate(event, previous_run)) add(open, event, job.json[at]!)
     }
-    // What is left of it in the container ends, and nothing more of it is sent.
+    // The supervisor then stops the droid and sends nothing more.
     return open.full ? { unknown: true } : { committed_seq: open.committed_seq }
   }
 
@@ -188,15 +189,15 @@ export function createLogWriter(deps: {
     full: row.full_at !== null,
   })
 
-  /** What follows from the events besides the session's own row. */
+  /** Changes that follow from the events, except for the row of the session. */
   async function settle(trx: Db, { row, added, full }: Open): Promise<void> {
     if (full && row.full_at === null) await deleteSessionCommands(trx, row.id)
     const approvals = permissions(row, added)
     if (approvals.length > 0) await insertApprovals(trx, approvals)
-    // A droid that goes on, or is over, waits for no answer: its turn was cancelled, or it died.
+    // A droid that continues or has ended no longer waits for an answer: its turn was cancelled, or it exited.
     const said = added.findLast((event) => event.type === 'status')?.data
     if (said && (approvals.length > 0 || row.status === 'waiting'))
-      await cancelApprovals(trx, row.id, 'the droid does not wait for it any more', requiredBy(said))
+      await cancelApprovals(trx, row.id, 'the droid no longer waits for a decision', requiredBy(said))
   }
 
   async function append(trx: Db, given: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {
@@ -235,7 +236,7 @@ export function createLogWriter(deps: {
         moved: { next_index: next_index + added.length, committed_seq, stored_bytes },
       }),
     )
-    // Most batches are text and change nothing but the indices, which are moved for all sessions at once.
+    // Most batches change only the indices, which one statement updates for all sessions.
     const advanced = changes.filter(({ change }) => Object.keys(change).length === 0)
     const changed = changes.filter(({ change }) => Object.keys(change).length > 0)
     const moved = advanced.map(({ row, moved }) => ({ id: row.id, ...moved }))
@@ -252,7 +253,7 @@ export function createLogWriter(deps: {
 
   const commit = (jobs: Job[]) => store.transact((trx) => append(trx, jobs), { lock: logLock })
 
-  /** The event that ended the server is known when each is written by itself, and only that one is dropped. */
+  /** Writes each event separately, to find the one that ends the server: only that one is dropped. */
   async function writeSingly(job: Job): Promise<void> {
     let answer: EventsAnswer | undefined
     try {
@@ -281,9 +282,9 @@ export function createLogWriter(deps: {
       deps.onCommit(committed)
       for (const [at, job] of jobs.entries()) job.done.resolve(answers[at]!)
     } catch (error) {
-      // It may be committed nevertheless; a repeat is known by its numbers.
+      // It may be committed nevertheless. A repeat is recognised by its sequence numbers.
       deps.onDoubt(jobs.map(({ session_id }) => session_id))
-      // What the database refuses of one container must not hold up the others, for ever, with every repeat.
+      // A batch that the database rejects must not block those of other containers each time it is sent again.
       if (jobs.length > 1 && !isOutage(error)) for (const job of jobs) await write([job])
       else for (const job of jobs) job.done.reject(error)
     }
@@ -295,7 +296,7 @@ export function createLogWriter(deps: {
   }
 
   return {
-    /** Events of a supervisor; what is committed already is passed over. */
+    /** Events of a supervisor; those that are already committed are skipped. */
     async receive(project_id: string, session_id: string, events: Numbered[]): Promise<EventsAnswer> {
       const parts = partsOf(events, textOf(events)).map((part): Job => {
         const done = Promise.withResolvers<EventsAnswer>()
@@ -303,7 +304,7 @@ export function createLogWriter(deps: {
       })
       queue.push(session_id, parts)
       running ??= drain()
-      // A part that fails leaves a gap, and those behind it are passed over: all of it is sent again.
+      // A part that fails leaves a gap, and later parts are skipped: the supervisor sends them again.
       const answers = await Promise.all(parts.map(({ done }) => done.promise))
       return answers.at(-1)!
     },

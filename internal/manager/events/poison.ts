@@ -1,6 +1,6 @@
-// Requests of containers that end the server. Containers send again what was not answered, so a request that crashes or
-// freezes the server would do so for ever. What the server was working on when it ended is counted at the next start; a
-// request that was there too often is refused from then on, and one that once goes through is forgotten.
+// Requests of containers that crash or freeze the server. Containers send unanswered requests again, so such a request would
+// end the server again and again. At each start, the requests that were being processed when the server ended are counted. A
+// request with too many counts is refused; one that succeeds is removed.
 
 import { inFlightFile, openInFlight, type Request, readLeft } from '../../event-loop/in-flight.ts'
 import { Fault } from '../../fault.ts'
@@ -12,16 +12,16 @@ import { addEnds, allSuspects, deleteSuspects, deleteSuspectsBefore } from '../.
 export const mostEnds = 3
 const rememberDays = 7
 
-/** What one container sends is not held against another. */
+/** Requests of one container do not count against another. */
 const keyOf = ({ project_id, key }: Pick<Request, 'project_id' | 'key'>) => `${project_id} ${key}`
 
-/** The request ended the server too often. */
+/** The request has ended the server too often. */
 export class PoisonRefusal extends Fault {}
 
 export type Poison = {
-  /** Notes that work on a request begins in this turn of the event loop. The fault if it is not to be worked on. */
+  /** Records that this turn of the event loop processes a request. Returns the fault if the request is refused. */
   begin(request: Request): PoisonRefusal | undefined
-  /** It was there when the server ended: it is worked on by itself, so that it is known whether it was to blame. */
+  /** It was being processed when the server ended: it is processed separately, to find out whether it was the cause. */
   isSuspect(project_id: string, key: string): boolean
   close(): void
 }
@@ -31,7 +31,7 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
   const suspects = new Map<string, number>()
   const warn = createThrottledWarn(log)
   const { requests, frozen } = readLeft(inFlightFile(deps.home))
-  // What stood still with one request in hand did so because of it.
+  // A server that froze while it processed a single request froze because of it.
   const ends = frozen && requests.length === 1 ? mostEnds : 1
   await deleteSuspectsBefore(store.db, new Date(Date.now() - rememberDays * 86_400_000))
   const found = new Map(
@@ -40,15 +40,15 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
   await addEnds(store.db, [...found.values()])
   for (const row of await allSuspects(store.db)) suspects.set(row.key, row.ends)
   for (const request of found.values())
-    log.warn('the server ended while it worked on a request', {
+    log.warn('the server ended while it processed a request', {
       ...request,
       frozen,
       ends: suspects.get(request.key),
     })
 
-  // Only now that it is counted: opening the file empties it.
+  // After counting: opening the file truncates it.
   const file = openInFlight(deps.home, done, (error) =>
-    warn('in-flight', 'failed to note what is being worked on', { error }),
+    warn('in-flight', 'failed to record requests in progress', { error }),
   )
 
   function done(request: Request): void {
@@ -67,8 +67,8 @@ export async function createPoison(deps: { home: string; store: Store; log: Log 
       if (counted >= mostEnds)
         return new PoisonRefusal(
           'conflict',
-          `${request.what} is refused: the server ended each time that it worked on this request`,
-          { hint: 'send less, or something else; the log of the server names the request' },
+          `${request.what} refused: the server ended each time it processed this request`,
+          { hint: 'send less data or another request; the server log names this request' },
         )
       file.begin(request)
       return undefined

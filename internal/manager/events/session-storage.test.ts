@@ -17,7 +17,7 @@ test('warns once, when the warning mark is passed', () => {
   expect(nearlyFull(81, 90, 100)).toEqual([])
 })
 
-test('ends a living session, and only says of one that is over that things are dropped', () => {
+test('ends a live session, and only reports dropped events of one that has ended', () => {
   expect(fullEvents({ status: 'running' }, 1024 * 1024).map(({ type }) => type)).toEqual(['error', 'status'])
   expect(fullEvents({ status: 'completed' }, 1024 * 1024).map(({ type }) => type)).toEqual(['error'])
 })

@@ -1,6 +1,6 @@
-// What one session may store: `limits.session_mb` of events. The writer of the log counts and enforces it in the
-// transaction that writes; what comes in by other ways (callers' tools, messages, usage) is looked at after each commit.
-// A session that reaches the limit fails, its droid is ended, and what still comes from it is dropped.
+// The storage limit of a session: `limits.session_mb` of events. The log writer enforces it in the transaction that writes;
+// other writes (caller tools, messages, usage) are checked after each commit. A session that reaches the limit fails, its
+// droid is stopped, and its further events are dropped.
 import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import type { Log } from '../../log.ts'
@@ -14,7 +14,7 @@ import type { SessionChanging } from '../session/change.ts'
 import type { Committed } from './log-writer.ts'
 
 const mebibyte = 1024 * 1024
-/** The row of an event and its places in three indices, about. */
+/** Approximate size of the row of an event and its entries in three indexes. */
 const eventOverhead = 100
 const warnAt = 0.8
 
@@ -28,16 +28,16 @@ const limitText = (limit: number) =>
 
 export const fullReason = (limit: number): string => `stored ${limitText(limit)}`
 
-/** One that was full goes on only where it has room to: its limit was raised. */
+/** A session that was full continues only well below the limit, that is, after the limit was raised. */
 export const hasRoom = (row: LockedSession, more: number, limit: number): boolean =>
   row.stored_bytes + more <= (row.full_at === null ? limit : limit * warnAt)
 
 export const full = (session_id: string, limit: number): Fault =>
   new Fault('exhausted', `session ${session_id} stored ${limitText(limit)}`, {
-    hint: 'spawn a new one with new_session, or raise limits.session_mb',
+    hint: 'spawn a new session with new_session, or raise limits.session_mb',
   })
 
-/** Once, when a batch of events takes a session past this part of its limit. */
+/** One warning, when the session passes `warnAt` of its limit. */
 export function nearlyFull(before: number, after: number, limit: number): NewEvent[] {
   if (before >= limit * warnAt || after < limit * warnAt) return []
   const message = `this session stored ${Math.floor((100 * after) / limit)}% of ${limitText(limit)}; it fails at the limit`
@@ -51,7 +51,7 @@ export function fullEvents(row: Pick<SessionRow, 'status'>, limit: number): NewE
   const dropped = {
     type: 'error',
     at,
-    data: { kind: 'exhausted', message: `${reason}; what came after is dropped` },
+    data: { kind: 'exhausted', message: `${reason}; later events are dropped` },
   }
   return isFinal(row.status)
     ? [dropped]
@@ -63,13 +63,13 @@ type Deps = {
   config: Config
   log: Log
   change: () => SessionChanging
-  /** Ends what is left of it in its container. */
+  /** Stops the droid of the session in its container. */
   forget: (project_id: string, session_ids: string[]) => void
 }
 
 const remember_ms = 5_000
 
-/** After a commit of whatever kind. */
+/** To be called after every commit. */
 export function createStorageGuard({ store, config, log, change, forget }: Deps) {
   const known = new Map<string, { session_mb: number | null; until: number }>()
   const filling = new Set<string>()
@@ -96,12 +96,12 @@ export function createStorageGuard({ store, config, log, change, forget }: Deps)
 
   return ({ rows }: Committed): void => {
     for (const row of rows) {
-      // No limit is less than this.
+      // The smallest possible limit.
       if (row.stored_bytes < mebibyte || isFinal(row.status) || filling.has(row.id)) continue
       filling.add(row.id)
       look(row)
         .catch((error: unknown) =>
-          log.warn('failed to end a session that is full', { session_id: row.id, error }),
+          log.warn('failed to end a session that reached its storage limit', { session_id: row.id, error }),
         )
         .finally(() => filling.delete(row.id))
     }

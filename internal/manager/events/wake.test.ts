@@ -11,7 +11,7 @@ test('news between reading and waiting is not missed', async () => {
   await wake.news('a', seen, long)
 })
 
-test('whoever waits is woken, and only for its own key', async () => {
+test('a waiter is woken for its own key only', async () => {
   const wake = createWake()
   const woken: string[] = []
   const a = wake.news('a', wake.seen('a'), long).then(() => woken.push('a'))

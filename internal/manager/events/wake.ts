@@ -1,30 +1,30 @@
-// Who waits for news of what. News carries nothing: whoever is woken reads the log, so that push and poll cannot
-// disagree. A number per key closes the gap between reading and waiting.
+// Wakes waiters by key. A wake-up carries no data: the waiter reads the log, so that push and poll cannot disagree. A
+// number per key closes the gap between reading and waiting.
 export type Wake = {
-  /** Take this before reading. */
+  /** Call this before reading. */
   seen(key: string): number
   tell(keys: Iterable<string>): void
-  /** Settles when there was news after `seen`, when the time is over, or when the signal is aborted. */
+  /** Resolves when the key was woken after `seen`, after the timeout, or when the signal is aborted. */
   news(key: string, seen: number, options: { signal: AbortSignal; timeout_ms: number }): Promise<void>
 }
 
 export function createWake(): Wake {
   const counts = new Map<string, number>()
   const waiting = new Map<string, Set<() => void>>()
-  let told = 0
+  let count = 0
 
   return {
     seen: (key) => counts.get(key) ?? 0,
     tell(keys) {
-      told += 1
+      count += 1
       for (const key of keys) {
         const set = waiting.get(key)
-        counts.set(key, told)
+        counts.set(key, count)
         if (!set) continue
         waiting.delete(key)
         for (const go of set) go()
       }
-      // Forgetting is harmless: whoever waits by an old number reads once more than needed.
+      // Clearing is harmless: a waiter with an old number reads once more than needed.
       if (counts.size > 100_000) counts.clear()
     },
     news(key, seen, { signal, timeout_ms }) {
@@ -37,7 +37,7 @@ export function createWake(): Wake {
       signal.addEventListener('abort', onAbort)
       return promise.finally(() => {
         clearTimeout(timer)
-        // A stream waits very often by the same signal.
+        // A stream waits many times with the same signal.
         signal.removeEventListener('abort', onAbort)
         set.delete(resolve)
         if (set.size === 0 && waiting.get(key) === set) waiting.delete(key)

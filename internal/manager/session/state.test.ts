@@ -7,7 +7,7 @@ const at = '2026-01-01T00:00:00.000Z'
 const row = { status: 'running', turns: 1, input_tokens: 10, output_tokens: 5, cost_usd: 0.5 } as SessionRow
 const event = (type: string, data: Record<string, unknown>): NewEvent => ({ type, at, data })
 
-test('text changes nothing of the state', () => {
+test('text does not change the state', () => {
   expect(fold(row, [event('delta', { text: 'x' }), event('thought', { text: 'y' })])).toEqual({})
 })
 
@@ -19,7 +19,7 @@ test('the last status of a batch counts, with its reason and times', () => {
   expect(change).toMatchObject({ status: 'failed', reason: 'it died', ended_at: at, idle_at: null })
 })
 
-test('waiting names what it waits for, and running again forgets it', () => {
+test('waiting has the ids that it requires, and running again clears them', () => {
   expect(fold(row, [event('status', { status: 'waiting', requires: ['r1'] })])).toMatchObject({
     requires: '["r1"]',
   })
@@ -52,7 +52,7 @@ test('a completion counts a turn and adds its tokens; cost is the highest that w
   })
 })
 
-test('usage that makes no sense counts for nothing', () => {
+test('invalid usage is ignored', () => {
   expect(
     fold(row, [event('usage', { cost: { amount: Number.NaN } }), event('usage', { cost: 'much' })]),
   ).toEqual({})

@@ -7,7 +7,7 @@ import type { NewEvent } from '../../store/rows/session/events.ts'
 import type { SessionChange, SessionRow } from '../../store/rows/session/sessions.ts'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
-/** Rows are listed by the hundred; the event has all of it. */
+/** Rows are listed in pages; the event has the full text. */
 const mostText = 100_000
 const mostReason = 2_000
 const mostRequired = 100
@@ -21,7 +21,7 @@ const record = (value: unknown): Record<string, unknown> =>
 
 type Counted = { input_tokens: number; output_tokens: number; cost_usd: number }
 
-/** Agents name the same things differently. */
+/** Agents use different names for the same fields. */
 function usageOf(given: unknown): Counted {
   const usage = record(given)
   const cost = record(usage.cost)
@@ -43,7 +43,7 @@ function onStatus(data: Record<string, unknown>, at: string): SessionChange {
     ),
     idle_at: status === 'idle' ? at : null,
     ended_at: isFinal(status) ? at : null,
-    // Only the server says so, beside the event.
+    // Only the server sets it, in addition to the event.
     hibernated: false,
     ...(text(data.agent_session_id)
       ? { agent_session_id: text(data.agent_session_id), resumable: data.resumable === true }
@@ -57,17 +57,17 @@ export function fold(row: SessionRow, events: NewEvent[]): SessionChange {
   let turns = row.turns
   for (const { type, at, data } of events) {
     if (type === 'status') change = { ...change, ...onStatus(data, at) }
-    // What the model gateway counted is each request's own.
+    // The model proxy reports the usage of each request.
     if (type === 'usage' && data.source === 'gateway') {
       const usage = usageOf(data)
       sums.input_tokens += usage.input_tokens
       sums.output_tokens += usage.output_tokens
       sums.cost_usd += usage.cost_usd
-      // What an agent reports as cost is its total so far; tokens are those of the turn.
+      // An agent reports its total cost so far, and the tokens of the turn.
     } else if (type === 'usage' && !data.metered)
       sums.cost_usd = Math.max(sums.cost_usd, usageOf(data).cost_usd)
     if (type === 'completion') {
-      // Metered: the gateway has counted it already.
+      // Metered: the model proxy has already counted it.
       const usage = usageOf(data.metered ? {} : data.usage)
       sums.input_tokens += usage.input_tokens
       sums.output_tokens += usage.output_tokens

@@ -1,11 +1,11 @@
-// PostgreSQL refuses to run as root. A daemon that is root lends it an unprivileged account; any other daemon runs
-// it as itself. Once data exists, its owner decides, so that an account that appears later changes nothing.
+// PostgreSQL refuses to run as root. A daemon that runs as root starts it under an unprivileged account; any other daemon
+// starts it as its own user. Once data exists, its owner is used, so that an account that is added later changes nothing.
 import { readFile, stat } from 'node:fs/promises'
 import { Fault } from '../../fault.ts'
 
 export type Account = { uid: number; gid: number }
 
-/** Our own first, for those who make one; the others are there on most systems. */
+/** A dedicated account first; the others exist on most systems. */
 const candidates = ['oubliette', 'postgres', '_postgres', 'nobody']
 
 async function ownerOf(directory: string): Promise<Account | undefined> {
@@ -29,25 +29,21 @@ export function accountIn(passwd: string): Account | undefined {
   return undefined
 }
 
-/** Whom to become for the server in `directory`; undefined is "stay who we are". */
+/** The account for the server in `directory`; undefined is the current user. */
 export async function accountFor(directory: string): Promise<Account | undefined> {
   const owner = await ownerOf(directory)
   const self = process.getuid?.()
   if (self !== 0) {
     if (owner && owner.uid !== self)
       throw new Fault('unavailable', `${directory} belongs to another user (uid ${owner.uid})`, {
-        hint: 'start Oubliette as the user who started it first, or choose another OUBLIETTE_HOME',
+        hint: 'run Oubliette as that user, or set another OUBLIETTE_HOME',
       })
     return undefined
   }
   if (owner && owner.uid !== 0) return owner
   const account = accountIn(await readFile('/etc/passwd', 'utf8'))
   if (account) return account
-  throw new Fault(
-    'unavailable',
-    'PostgreSQL cannot run as root, and there is no unprivileged account for it',
-    {
-      hint: 'add a system user named "oubliette", run Oubliette as another user, or set DATABASE_URL',
-    },
-  )
+  throw new Fault('unavailable', 'PostgreSQL cannot run as root, and no unprivileged account was found', {
+    hint: 'add a system user named "oubliette", run Oubliette as another user, or set DATABASE_URL',
+  })
 }

@@ -1,6 +1,6 @@
-// The programs of PostgreSQL, from the npm package of this platform. They always run from a copy, made once per version:
-// installs without scripts lack the package's symlinks, the account may not be able to enter the checkout, and a
-// reinstall of packages must not pull the files from under a running server.
+// The programs of PostgreSQL, from the npm package of this platform. They run from a copy, made once per version: installs
+// without scripts lack the symlinks of the package, the account may not be able to read the checkout, and a reinstall of
+// packages must not remove the files of a running server.
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import {
@@ -31,14 +31,14 @@ async function findPackage(): Promise<Package> {
     const { version } = JSON.parse(await readFile(join(directory, 'package.json'), 'utf8')) as Package
     return { directory, version }
   } catch (error) {
-    throw new Fault('unavailable', `the package ${name} with PostgreSQL's programs is not installed`, {
-      hint: 'install the packages again, or set DATABASE_URL to a PostgreSQL of your own',
+    throw new Fault('unavailable', `the package ${name} is not installed`, {
+      hint: 'reinstall the packages, or set DATABASE_URL to use another PostgreSQL',
       cause: error,
     })
   }
 }
 
-/** Links are listed in a file of the package, because npm does not pack them. */
+/** npm does not pack symlinks: the package lists them in a file. */
 async function makeLinks(from: Package, target: string): Promise<void> {
   let listed: { source: string; target: string }[] = []
   try {
@@ -54,14 +54,14 @@ async function makeLinks(from: Package, target: string): Promise<void> {
 
 const needed = (path: string) => !path.endsWith('.a') && !path.includes('/pkgconfig')
 
-/** Readable for everyone whatever the umask of the install was, and on the disk before the whole gets its name. */
+/** World-readable regardless of the umask of the install, and synced to disk before the directory is renamed. */
 async function copyFiles(source: string, target: string): Promise<void> {
   const entries = await readdir(source, { recursive: true, withFileTypes: true })
   const paths = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
   const files = paths.filter(needed).map((path) => ({ path, place: join(target, relative(source, path)) }))
   for (const directory of new Set(files.map(({ place }) => dirname(place))))
     await mkdir(directory, { recursive: true })
-  // All at once: the disk takes many files together almost as fast as one.
+  // In parallel: syncing many files at once takes little longer than one.
   await Promise.all(
     files.map(async ({ path, place }) => {
       await copyFile(path, place, constants.COPYFILE_FICLONE)
@@ -76,7 +76,7 @@ async function copyFiles(source: string, target: string): Promise<void> {
 
 const abandonedMilliseconds = 10 * 60_000
 
-/** Copies that were cut short, by whoever; a living one is young. */
+/** Interrupted copies. A copy in progress is younger than this. */
 async function removeAbandoned(target: string): Promise<void> {
   const place = dirname(target)
   for (const name of await readdir(place)) {
@@ -99,7 +99,7 @@ async function copy(from: Package, target: string): Promise<void> {
     await rename(draft, target)
   } catch (error) {
     await rm(draft, { recursive: true, force: true })
-    // Another daemon was faster: its copy is as good as ours.
+    // Another daemon has made the same copy.
     if (['ENOTEMPTY', 'EEXIST'].includes((error as NodeJS.ErrnoException).code ?? '')) return
     throw error
   }
@@ -107,7 +107,7 @@ async function copy(from: Package, target: string): Promise<void> {
 
 const exists = async (path: string) => (await stat(path).catch(() => undefined)) !== undefined
 
-/** Where only we can write and the account can read: programs that root starts must not be anyone else's. */
+/** Writable only by this user and readable by the account: root must not run programs that others can change. */
 async function placeFor(account: Account | undefined, own: string): Promise<string> {
   if (!account) return own
   const problems: string[] = []
@@ -116,17 +116,17 @@ async function placeFor(account: Account | undefined, own: string): Promise<stri
       await mkdir(place, { recursive: true, mode: 0o755 })
       const { uid, mode } = await lstat(place)
       if (uid === 0 && (mode & 0o022) === 0) return place
-      problems.push(`${place} is open to others`)
+      problems.push(`${place} is writable by other users`)
     } catch (error) {
       problems.push(messageOf(error))
     }
   }
-  throw new Fault('unavailable', `no place for PostgreSQL's programs: ${problems.join('; ')}`)
+  throw new Fault('unavailable', `no directory for the PostgreSQL programs: ${problems.join('; ')}`)
 }
 
 export type Programs = { bin: string; major: string }
 
-/** `own` is where a daemon that is not root keeps them. */
+/** `own` is the directory for a daemon that does not run as root. */
 export async function programs(account: Account | undefined, own: string): Promise<Programs> {
   const from = await findPackage()
   const target = join(await placeFor(account, own), `postgresql-${from.version}`)

@@ -1,4 +1,4 @@
-// The directory of the embedded server: where its parts are, and how its data directory is made once.
+// The directory of the embedded server: its layout, and the creation of its data directory.
 import { spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { chmod, chown, lchown, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
@@ -11,26 +11,26 @@ import { endProcessesIn } from './postmaster.ts'
 
 const user = 'oubliette'
 const socket = '.s.PGSQL.5432'
-/** What the kernel has room for in a socket's address, the closing zero not counted. */
+/** The maximum path length of a Unix socket, without the terminating zero. */
 const socketPathBytes = process.platform === 'linux' ? 107 : 103
 
 export type Cluster = {
   directory: string
   data: string
   log_file: string
-  /** In the command line of each of its processes: tells them from any other PostgreSQL. */
+  /** In the command line of each of its processes, to distinguish them from those of any other PostgreSQL. */
   name: string
   url: string
 }
 
 /**
- * A path to the working directory that needs no permission on the directories above it. Data in a closed place (a
- * home of mode 0700) is entered while we are still root, and stays usable for the account that we then become. The
- * alternative, data elsewhere and a link to it, leaves data behind when somebody deletes or moves the home.
+ * A path to the working directory that needs no permission on its parent directories. The daemon enters the directory as
+ * root, and it stays usable for the unprivileged account even if the home has mode 0700. The alternative, a link to data
+ * elsewhere, leaves data behind when the home is deleted or moved.
  */
 export const here = (data: string) => (process.platform === 'linux' ? '/proc/self/cwd' : data)
 
-/** Little of ours: no caller's variables, locale or library path may change what the server does. */
+/** Minimal, so that the variables, locale or library path of the daemon do not affect the server. */
 export const environment = { PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
 export function directoryOf(home: string): string {
@@ -38,7 +38,7 @@ export function directoryOf(home: string): string {
   const bytes = Buffer.byteLength(join(directory, socket))
   if (bytes > socketPathBytes)
     throw new Fault('invalid', `OUBLIETTE_HOME is too long for a Unix socket: ${home}`, {
-      hint: `make it ${bytes - socketPathBytes} bytes shorter, or set DATABASE_URL`,
+      hint: `use a path that is ${bytes - socketPathBytes} bytes shorter, or set DATABASE_URL`,
     })
   return directory
 }
@@ -58,7 +58,7 @@ async function readIfThere(path: string): Promise<string | undefined> {
   }
 }
 
-/** A home that root copied belongs to root, down to the last file. */
+/** In a home that was copied by root, all files belong to root. */
 async function adopt(directory: string, account: Account | undefined): Promise<void> {
   if (!account || (await stat(directory)).uid === account.uid) return
   for (const entry of await readdir(directory, { recursive: true, withFileTypes: true }))
@@ -104,14 +104,14 @@ function run(program: string, args: string[], cwd: string, account: Account | un
       const reason = said.split('\n').find((line) => /error|fatal/i.test(line)) ?? said.trim()
       reject(
         new Fault('unavailable', `initdb failed (${signal ?? code}): ${reason}`, {
-          hint: 'set DATABASE_URL to use a PostgreSQL of your own',
+          hint: 'set DATABASE_URL to use another PostgreSQL',
         }),
       )
     })
   })
 }
 
-/** Made under another name and renamed when it is whole and on the disk: a killed initdb leaves nothing in the way. */
+/** Created under a temporary name and renamed when it is complete and synced to disk, so that initdb can be killed. */
 async function initialise(directory: string, bin: string, account: Account | undefined): Promise<void> {
   const draft = join(directory, `data.new-${randomBytes(4).toString('hex')}`)
   await mkdir(draft, { mode: 0o700 })
@@ -120,7 +120,7 @@ async function initialise(directory: string, bin: string, account: Account | und
     join(bin, 'initdb'),
     [
       ...['-D', here(draft), '-U', user, '--pwfile=../password', '--auth=scram-sha-256', '--no-instructions'],
-      // The collation of the server itself: sorting does not change when the system's libraries do.
+      // The builtin collation: the sort order does not depend on the libraries of the system.
       ...['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'],
     ],
     draft,
@@ -134,13 +134,13 @@ async function initialise(directory: string, bin: string, account: Account | und
   await sync(directory)
 }
 
-/** Closed from the first moment on, before anything is in it. */
+/** Private from its creation. */
 export async function makeDirectory(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 })
   await chmod(directory, 0o700)
 }
 
-/** The cluster of this home, made if it is not there. The caller holds the home's lock. */
+/** The cluster of this home, created if missing. The caller holds the lock of the home. */
 export async function ensureCluster(
   home: string,
   { bin, major }: Programs,
@@ -160,22 +160,26 @@ export async function ensureCluster(
     const started = performance.now()
     await newPassword(directory, account)
     await initialise(directory, bin, account)
-    log.info('database directory made', { data, ms: Math.round(performance.now() - started) })
+    log.info('created the database directory', { data, ms: Math.round(performance.now() - started) })
   }
   if (version !== undefined && version !== major)
-    throw new Fault('unavailable', `${data} was made by PostgreSQL ${version}, this is ${major}`, {
-      hint: 'restore a backup into a new OUBLIETTE_HOME, or run the release that made it',
-    })
+    throw new Fault(
+      'unavailable',
+      `${data} was created by PostgreSQL ${version}, but this release uses ${major}`,
+      {
+        hint: 'restore a backup into a new OUBLIETTE_HOME, or run the release that created it',
+      },
+    )
   return await knownCluster(home)
 }
 
-/** The cluster that exists. */
+/** The existing cluster. */
 export async function knownCluster(home: string): Promise<Cluster> {
   const directory = directoryOf(home)
   const password = await readIfThere(join(directory, 'password'))
   if (!password)
     throw new Fault('unavailable', `${join(directory, 'password')} is missing`, {
-      hint: 'restore it from a backup: it opens the database beside it',
+      hint: 'restore the file from a backup: it is the password of the database in the same directory',
     })
   const data = join(directory, 'data')
   const query = new URLSearchParams({ host: directory })

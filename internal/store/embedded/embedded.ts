@@ -1,7 +1,7 @@
-// A PostgreSQL of our own: the real server, in `OUBLIETTE_HOME/postgres`, on a Unix socket that only the daemon and
-// the server's account can reach, with a password that only they can read. It promises durability (every commit is on
-// the disk), to start where the last run ended however that was, and to run on when the daemon is killed: the next
-// daemon finds it and goes on using it. Who may start it is decided by the home's lock, which the caller holds.
+// The embedded PostgreSQL: a regular server in `OUBLIETTE_HOME/postgres`, on a Unix socket that only the daemon and the
+// account of the server can access, with a password that only they can read. Every commit is synced to disk. It recovers
+// from any kind of shutdown, and keeps running when the daemon is killed: the next daemon uses it again. The caller holds
+// the lock of the home.
 import { spawn } from 'node:child_process'
 import { closeSync, copyFileSync, existsSync, openSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,10 +28,10 @@ import {
   within,
 } from './postmaster.ts'
 
-/** In the command line, so that they win over the files and a changed release is told by comparing it. */
+/** On the command line, so that they override the files, and so that comparing command lines detects a changed release. */
 const settings = {
   listen_addresses: '',
-  // Relative to the data directory: the path above it may be closed to the server's account.
+  // Relative to the data directory: the account of the server may lack access to the parent directories.
   unix_socket_directories: '..',
   unix_socket_permissions: '0700',
   fsync: 'on',
@@ -46,7 +46,7 @@ const settings = {
   max_logical_replication_workers: '0',
   timezone: 'UTC',
   log_timezone: 'UTC',
-  // Values of rows and statements are the users' data: they stay out of the log.
+  // Rows and statements contain user data, which must not be logged.
   log_error_verbosity: 'terse',
   log_min_error_statement: 'panic',
   log_checkpoints: 'off',
@@ -57,7 +57,7 @@ const watchMilliseconds = 1000
 
 export type Embedded = {
   url: Secret
-  /** Did it run already, left behind by a daemon that was killed? */
+  /** It was already running, started by a daemon that was killed. */
   reused: boolean
   pid(): number
   stop(): Promise<void>
@@ -65,7 +65,7 @@ export type Embedded = {
 
 type Ground = { cluster: Cluster; command: string[]; account: Account | undefined; log: Log }
 
-/** Keeps one older part. The server appends, so the file can be emptied under it. */
+/** Rotates the log, keeping one older file. The server appends, so truncating is safe. */
 function boundLog(file: string): void {
   if (!existsSync(file) || statSync(file).size < logBytes) return
   copyFileSync(file, `${file}.1`)
@@ -75,10 +75,10 @@ function boundLog(file: string): void {
 function lastWords(file: string): string {
   const lines = existsSync(file) ? readFileSync(file, 'utf8').trimEnd().split('\n') : []
   const fatal = lines.findLast((line) => /FATAL|PANIC|error while loading/.test(line)) ?? lines.at(-1)
-  return fatal?.replace(/^.*?(FATAL|PANIC): +/, '') ?? 'it said nothing'
+  return fatal?.replace(/^.*?(FATAL|PANIC): +/, '') ?? 'no message in its log'
 }
 
-/** In a session of its own: Ctrl-C in the daemon's terminal must not end it before the daemon has drained. */
+/** In a separate session: Ctrl-C in the terminal of the daemon must not stop it before the daemon has drained. */
 async function launch({ cluster, command, account }: Ground): Promise<number> {
   boundLog(cluster.log_file)
   const output = openSync(cluster.log_file, 'a', 0o600)
@@ -104,13 +104,13 @@ async function launch({ cluster, command, account }: Ground): Promise<number> {
   }
   if (!(await within(startSeconds * 1000, ready))) ended ??= `not ready after ${startSeconds} seconds`
   if (ended !== undefined || child.pid === undefined)
-    throw new Fault('unavailable', `the embedded PostgreSQL did not start: ${ended}`, {
-      hint: `its log is ${cluster.log_file}`,
+    throw new Fault('unavailable', `failed to start the embedded PostgreSQL: ${ended}`, {
+      hint: `see its log, ${cluster.log_file}`,
     })
   return child.pid
 }
 
-/** The postmaster that runs already, if it runs as we would run it and does not stop just now. */
+/** The running postmaster, if it has the expected command line and is not shutting down. */
 async function adopt({ cluster, command, log }: Ground): Promise<number | undefined> {
   const found = readPidFile(cluster)
   const running = (await processesOf(cluster)).find(({ pid }) => pid === found?.pid)
@@ -119,7 +119,7 @@ async function adopt({ cluster, command, log }: Ground): Promise<number | undefi
   const fits = running.command === command.join(' ')
   if (fits && (await within(startSeconds * 1000, settled)) && isAlive(running.pid)) return running.pid
   if (isAlive(running.pid)) {
-    log.info('the running PostgreSQL is of another release: restarting it', { pid: running.pid })
+    log.info('restarting the embedded PostgreSQL, which another release started', { pid: running.pid })
     await shutDown(cluster, running.pid)
   }
   return undefined
@@ -130,24 +130,26 @@ async function bringUp(ground: Ground): Promise<{ pid: number; reused: boolean }
   const running = await adopt(ground)
   if (running !== undefined) return { pid: running, reused: true }
   if (!(await endLeftovers(cluster, 5_000)))
-    throw new Fault('unavailable', `processes of the PostgreSQL in ${cluster.data} do not end`)
+    throw new Fault('unavailable', `failed to stop the processes of the PostgreSQL in ${cluster.data}`)
   removeStaleLocks(cluster)
   return { pid: await launch(ground), reused: false }
 }
 
-/** Starts it again when it dies under us, and keeps its log bounded. */
+/** Restarts it when it exits, and rotates its log. */
 function watch(ground: Ground, first: number) {
   let pid = first
   let busy: Promise<void> | undefined
   const look = async () => {
     boundLog(ground.cluster.log_file)
     if (isAlive(pid)) return
-    ground.log.error('the embedded PostgreSQL died: starting it again', { pid })
+    ground.log.error('the embedded PostgreSQL exited, restarting it', { pid })
     pid = (await bringUp(ground)).pid
   }
   const timer = setInterval(() => {
     busy ??= look()
-      .catch((error: unknown) => ground.log.error('the embedded PostgreSQL is down', { error }))
+      .catch((error: unknown) =>
+        ground.log.error('failed to restart the embedded PostgreSQL, retrying', { error }),
+      )
       .finally(() => {
         busy = undefined
       })
@@ -179,13 +181,13 @@ export async function startEmbedded({ home, log }: { home: string; log: Log }): 
   for (const [name, value] of Object.entries(settings)) command.push('-c', `${name}=${value}`)
   const ground = { cluster, command, account, log }
   const { pid, reused } = await bringUp(ground)
-  log.info('embedded PostgreSQL is ready', { pid, reused, ms: Math.round(performance.now() - started) })
+  log.info('the embedded PostgreSQL is ready', { pid, reused, ms: Math.round(performance.now() - started) })
   const watched = watch(ground, pid)
   let stopping: Promise<void> | undefined
   const stop = async () => {
     await watched.end()
     const how = await shutDown(cluster, watched.pid())
-    if (how !== 'fast') log.warn('the embedded PostgreSQL had to be stopped hard', { how })
+    if (how !== 'fast') log.warn('failed to stop the embedded PostgreSQL gracefully', { how })
   }
   return {
     url: new Secret(cluster.url),
@@ -198,10 +200,10 @@ export async function startEmbedded({ home, log }: { home: string; log: Log }): 
   }
 }
 
-/** Whether this home has had a PostgreSQL of its own. */
+/** Whether this home has an embedded PostgreSQL. */
 export const hasEmbedded = (home: string): boolean => existsSync(join(directoryOf(home), 'password'))
 
-/** For `down` after a daemon that was killed: true if there was one to stop. */
+/** For `down` after a daemon was killed: true if a server was running. */
 export async function stopEmbedded(home: string): Promise<boolean> {
   if (!hasEmbedded(home)) return false
   const cluster = await knownCluster(home)

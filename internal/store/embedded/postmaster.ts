@@ -1,5 +1,5 @@
-// The server's processes as the system shows them. A pid in a file may by now be anybody's, so a process counts as
-// ours only when its command line carries the cluster's name, which the server puts into those of all its processes.
+// The processes of the server. A pid in a file may have been reused, so a process belongs to the cluster only if its command
+// line contains the name of the cluster, which the server puts into those of all its processes.
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import type { Cluster } from './cluster.ts'
 
 type Process = { pid: number; command: string }
 
-/** Undefined for what is gone in the meantime; a zombie has an empty command line. */
+/** Undefined if the process has exited meanwhile; a zombie has an empty command line. */
 function readProc(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
@@ -34,7 +34,7 @@ async function processes(): Promise<Process[]> {
     })
 }
 
-/** Everything of this cluster that runs: the postmaster and, also when it died without them, its children. */
+/** All processes of this cluster: the postmaster and its children, which may outlive it. */
 export async function processesOf(cluster: Cluster): Promise<Process[]> {
   const inArguments = ` cluster_name=${cluster.name}`
   return (await processes()).filter(
@@ -44,7 +44,7 @@ export async function processesOf(cluster: Cluster): Promise<Process[]> {
   )
 }
 
-/** Ends an initdb, and what it started, whose server was killed and which still writes into its directory. */
+/** Kills an initdb, and its children, that still writes into its directory after its daemon was killed. */
 export async function endProcessesIn(directory: string): Promise<void> {
   if (process.platform !== 'linux') return
   const inside = () =>
@@ -53,7 +53,7 @@ export async function endProcessesIn(directory: string): Promise<void> {
       try {
         return readlinkSync(`/proc/${name}/cwd`).startsWith(directory)
       } catch {
-        // Gone in the meantime, or of another user and so not ours.
+        // It has exited meanwhile, or belongs to another user.
         return false
       }
     })
@@ -65,15 +65,15 @@ export async function endProcessesIn(directory: string): Promise<void> {
 }
 
 /**
- * None of its processes is left, so its lock files are stale whatever pid is in them: by now it may be the pid of
- * another program, or of a zombie, and PostgreSQL takes both for a server that runs.
+ * None of its processes is left, so its lock files are stale. The pid in them may now be that of another program or of a
+ * zombie, and PostgreSQL would take either for a running server.
  */
 export function removeStaleLocks(cluster: Cluster): void {
   for (const file of [join(cluster.data, 'postmaster.pid'), join(cluster.directory, '.s.PGSQL.5432.lock')])
     rmSync(file, { force: true })
 }
 
-/** What the server says of itself: its pid and `starting`, `ready` or `stopping`. */
+/** The pid file of the server: its pid and `starting`, `ready` or `stopping`. */
 export function readPidFile(cluster: Cluster): { pid: number; status: string } | undefined {
   const lines = readProc(join(cluster.data, 'postmaster.pid'))?.split('\n')
   const pid = Number(lines?.[0])
@@ -86,7 +86,7 @@ export function isAlive(pid: number): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
-  // An init that does not reap leaves a zombie, which answers signals for ever.
+  // An init that does not reap leaves a zombie, which accepts signals forever.
   return !/^\d+ \(.*\) Z/s.test(readProc(`/proc/${pid}/stat`) ?? '')
 }
 
@@ -111,7 +111,7 @@ export async function within(
   return true
 }
 
-/** Fast (open transactions are rolled back), then immediate (recovery at the next start), then by force. */
+/** Fast shutdown (rolls back open transactions), then immediate (recovery at the next start), then SIGKILL. */
 export async function shutDown(cluster: Cluster, pid: number): Promise<'fast' | 'immediate' | 'killed'> {
   const gone = () => !isAlive(pid)
   signal(pid, 'SIGINT')
@@ -123,8 +123,7 @@ export async function shutDown(cluster: Cluster, pid: number): Promise<'fast' | 
 }
 
 /**
- * Children end by themselves soon after their postmaster died; until the last has, a new server would share the data
- * with them.
+ * Children exit soon after their postmaster; until the last one has, a new server would share the data directory with them.
  */
 export async function endLeftovers(cluster: Cluster, patience_ms: number): Promise<boolean> {
   const none = async () => (await processesOf(cluster)).length === 0

@@ -35,7 +35,7 @@ export async function listApprovals(
   return toPage(await query.execute(), filter.limit, (row) => ({ at: row.created_at, id: row.id }))
 }
 
-/** The row if it was open and is decided now; nothing if somebody was faster. */
+/** The decided row; undefined if it was no longer open. */
 export async function decideApproval(
   db: Db,
   id: string,
@@ -50,7 +50,7 @@ export async function decideApproval(
     .executeTakeFirst()
 }
 
-/** Those that are open and not, by their request, among the ones that are still waited for. */
+/** Cancels the open approvals of a session, except for the requests in `still`. */
 export async function cancelApprovals(
   db: Db,
   session_id: string,

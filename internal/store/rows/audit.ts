@@ -5,7 +5,7 @@ import { prepared } from './prepared.ts'
 
 export type AuditRow = Omit<Insertable<AuditTable>, 'reason'>
 
-/** The outcome of a change that is under way, or whose server ended before it was told. */
+/** The outcome of a change in progress, or of one whose server ended before it was recorded. */
 export const pending = 'pending'
 const ended = 'the server ended before the outcome was recorded'
 
@@ -27,7 +27,7 @@ const columns = {
 } as const
 const names = Object.keys(columns) as (keyof typeof columns)[]
 
-/** Arrays instead of a list of values: one short statement however many rows. */
+/** Arrays instead of a list of values: the same short statement for any number of rows. */
 const insertion = (name: string, conflict: RawBuilder<unknown>) =>
   prepared<never, unknown[][]>(name, (db) => {
     const arrays = Object.values(columns).map((type) => sql`${null}::${sql.raw(type)}[]`)
@@ -36,7 +36,7 @@ const insertion = (name: string, conflict: RawBuilder<unknown>) =>
       on conflict (boot, seq) where boot is not null ${conflict}`.compile(db)
   })
 
-/** A statement that was given up on our side may still be executed, after the one that settles the row. */
+/** A statement that timed out in this process may still be executed, even after the one that settles the row. */
 const insertOnce = insertion('insert_audit_intents', sql`do nothing`)
 const upsert = insertion(
   'settle_audit',
@@ -55,7 +55,7 @@ export async function writeOutcomes(db: Db, rows: AuditRow[]): Promise<void> {
   await upsert(db, ...arraysOf(rows))
 }
 
-/** What other server processes left pending. The caller holds the lock of the sole server: they have ended. */
+/** Rows that other server processes left pending. The caller holds the lock of the sole server, so they have ended. */
 export async function settleAbandoned(db: Db, own_boot: string): Promise<number> {
   const { numUpdatedRows } = await db
     .updateTable('audit')
@@ -66,7 +66,7 @@ export async function settleAbandoned(db: Db, own_boot: string): Promise<number>
   return Number(numUpdatedRows)
 }
 
-/** Of one statement, which has a deadline; the next sweep deletes more. */
+/** Per statement, which has a deadline; the next sweep deletes more. */
 const deletedAtOnce = 20_000
 
 export async function deleteAuditBefore(db: Db, at: Date): Promise<void> {

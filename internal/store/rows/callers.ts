@@ -1,4 +1,4 @@
-// Tools that callers offer to sessions, and the requests that droids made of them.
+// Tools that callers offer to sessions, and the requests of droids for them.
 import { type Selectable, sql } from 'kysely'
 import type { Db } from '../open.ts'
 import type { CallerRequestsTable, CallerTool, SessionCallersTable } from '../schema.ts'
@@ -68,10 +68,10 @@ export async function openRequests(db: Db, session_ids: string[]): Promise<Reque
     .execute()
 }
 
-/** Of the arguments of one answer: droids choose how large they are and how many requests are open. */
+/** Limit for the arguments in one response: droids choose their size and the number of open requests. */
 const shownBytes = 2 * 1024 * 1024
 
-/** The same, but only the oldest with their arguments, as many as fit; at least one. */
+/** The same, with the arguments of only the oldest ones, as many as fit; at least one. */
 export async function openRequestsShown(
   db: Db,
   session_ids: string[],
@@ -110,7 +110,7 @@ export async function openRequestsShown(
     .execute()
 }
 
-/** Those of them that are not open any more. */
+/** Those of the given requests that are no longer open. */
 export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> {
   if (ids.length === 0) return []
   return await db
@@ -121,7 +121,7 @@ export async function closedAmong(db: Db, ids: string[]): Promise<RequestRow[]> 
     .execute()
 }
 
-/** What changed of a session, for those who are told of it. */
+/** What subscribers need to know of a changed session. */
 export type TouchedSession = Pick<
   SessionRow,
   'id' | 'project_id' | 'root_session_id' | 'created_by' | 'status' | 'stored_bytes'
@@ -134,7 +134,7 @@ const write = prepared<{ written: Written[] }, [number, string, string]>('caller
   sql<{ written: Written[] }>`select caller_calls(${0}, ${''}, ${''}) as written`.compile(db),
 )
 
-/** Asks and closes what is asked and closed for the first time, with all that belongs to it, in one commit. */
+/** Opens requests that are new and closes those that are open, with their events, in one commit. */
 export async function writeCalls(
   db: Db,
   asks: NewRequest[],
@@ -176,7 +176,7 @@ export async function overdueRequests(db: Db, limit: number): Promise<RequestRow
     .execute()
 }
 
-/** Notes that a call which must not be repeated is begun; false if it was before. */
+/** Records the start of a call that must not be repeated; false if it was recorded before. */
 export async function beginDroidCall(db: Db, session_id: string, call_id: string): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('droid_calls')

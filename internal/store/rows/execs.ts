@@ -1,5 +1,5 @@
-// Rows of detached commands. A row is written before its command is started, and gets its end once; only an end that nobody
-// saw (`lost`) is replaced by one that the container tells later.
+// Detached commands. A row is written before its command is started, and its end is recorded once; only `lost`, an end that
+// was not observed, is replaced when the container reports the end later.
 import { type Insertable, type Selectable, sql } from 'kysely'
 import { Fault } from '../../fault.ts'
 import type { Db, Store } from '../open.ts'
@@ -36,18 +36,22 @@ async function requireRoom(db: Db, project_id: string, most_running: number): Pr
     .where('status', '=', 'running')
     .executeTakeFirstOrThrow()
   if (Number(running) < most_running) return
-  throw new Fault('exhausted', `${most_running} detached commands of this project are running`, {
-    hint: 'wait for one to end, or end one with exec_kill; the limit is execs.running of the config',
-  })
+  throw new Fault(
+    'exhausted',
+    `this project has ${most_running} running detached commands, which is the limit`,
+    {
+      hint: 'wait for one to end, end one with exec_kill, or raise execs.running in the config',
+    },
+  )
 }
 
-/** Counted and written under the project's lock. Those that are over and beyond `kept` go. */
+/** Counted and written under the lock of the project. Ended commands beyond the newest `kept` are deleted. */
 export async function insertExec(
   store: Store,
   row: NewExec,
   limits: { running: number; kept: number },
 ): Promise<void> {
-  // Without the lock first: of very many that are refused, none waits for it.
+  // First without the lock, so that refused commands do not wait for it.
   await requireRoom(store.db, row.project_id, limits.running)
   await store.db.transaction().execute(async (trx) => {
     await lockProject(trx, row.project_id)
@@ -71,7 +75,7 @@ export async function execById(db: Db, id: string): Promise<ExecRow | undefined>
   return await db.selectFrom('execs').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
-/** It was not started. */
+/** For a command that was not started. */
 export async function deleteExec(db: Db, id: string): Promise<void> {
   await db.deleteFrom('execs').where('id', '=', id).execute()
 }
@@ -93,22 +97,25 @@ export async function listExecs(
   return toPage(await query.execute(), filter.limit, (row) => ({ at: row.started_at, id: row.id }))
 }
 
-/** Which were ended by this: of this project alone, whatever ids are named. When one ended is the container's word, between its start and now. */
+/**
+ * Returns the ids of the commands that this ended. Ids of other projects are ignored. The time of the end is what the
+ * container reports, limited to between the start and now.
+ */
 export async function endExecs(db: Db, project_id: string, endings: Ending[]): Promise<string[]> {
   if (endings.length === 0) return []
   const { rows } = await sql<{ id: string }>`
-    update execs set status = told.status, exit_code = told.exit_code, reason = told.reason,
-      stdout_bytes = told.stdout_bytes, stderr_bytes = told.stderr_bytes,
-      ended_at = least(now(), greatest(started_at, told.ended_at))
-    from jsonb_to_recordset(${JSON.stringify(endings)}::jsonb) as told (exec_id text, status text, exit_code int,
+    update execs set status = reported.status, exit_code = reported.exit_code, reason = reported.reason,
+      stdout_bytes = reported.stdout_bytes, stderr_bytes = reported.stderr_bytes,
+      ended_at = least(now(), greatest(started_at, reported.ended_at))
+    from jsonb_to_recordset(${JSON.stringify(endings)}::jsonb) as reported (exec_id text, status text, exit_code int,
       reason text, ended_at timestamptz, stdout_bytes bigint, stderr_bytes bigint)
-    where execs.id = told.exec_id and execs.project_id = ${project_id}
-      and (execs.status = 'running' or (execs.status = 'lost' and told.status <> 'lost'))
+    where execs.id = reported.exec_id and execs.project_id = ${project_id}
+      and (execs.status = 'running' or (execs.status = 'lost' and reported.status <> 'lost'))
     returning execs.id`.execute(db)
   return rows.map(({ id }) => id)
 }
 
-/** Running ones whose end nobody will tell; all of the project, or these. */
+/** Running commands whose end will not be reported: all of the project, or the given ones. */
 export async function loseExecs(
   db: Db,
   project_id: string,
@@ -125,7 +132,7 @@ export async function loseExecs(
   return (await query.returning('id').execute()).map(({ id }) => id)
 }
 
-/** Those whose end should have been told by then. */
+/** Running commands whose deadline has passed. */
 export async function overdueExecs(db: Db, before: Date): Promise<Pick<ExecRow, 'id' | 'project_id'>[]> {
   return await db
     .selectFrom('execs')

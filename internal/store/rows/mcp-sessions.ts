@@ -1,5 +1,5 @@
-// MCP sessions of the protocol revisions before 2026-07-28: what a new process needs to go on with one. A row is written
-// before the client is told the session's id, and deleted when the session ends.
+// MCP sessions of the protocol revisions before 2026-07-28: what a new server process needs to continue them. A row is
+// written before the client receives the id of the session, and deleted when the session ends.
 import { type Selectable, sql } from 'kysely'
 import type { Db } from '../open.ts'
 import type { McpSessionsTable } from '../schema.ts'
@@ -8,12 +8,12 @@ export type McpSessionRow = Omit<Selectable<McpSessionsTable>, 'used_at'>
 export type McpSessionChange = Partial<Pick<McpSessionRow, 'subscriptions' | 'log_level'>>
 
 export interface McpSessionRows {
-  /** The newest `most` that were used in the last `days`, the one that was used longest ago first; deletes the others. */
+  /** The `most` recently used ones of the last `days`, least recently used first; deletes the others. */
   load(most: number, days: number): Promise<McpSessionRow[]>
   insert(row: Pick<McpSessionRow, 'id' | 'caller' | 'params'>): Promise<void>
   update(id: string, change: McpSessionChange): Promise<void>
   remove(ids: string[]): Promise<void>
-  /** They are still in use. */
+  /** Marks them as used now. */
   touch(ids: string[]): Promise<void>
 }
 

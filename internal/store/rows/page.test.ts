@@ -3,7 +3,7 @@ import { readCursor, toPage } from './page.ts'
 
 const rows = ['a', 'b', 'c'].map((id) => ({ id, at: '2026-01-01T00:00:00.000001Z' }))
 
-test('a page that is cut says where the next one starts', () => {
+test('a full page has a cursor to the next one', () => {
   const page = toPage(rows, 2, (row) => row)
   expect(page.items.map(({ id }) => id)).toEqual(['a', 'b'])
   expect(readCursor(page.next_cursor!)).toEqual({ id: 'b', at: '2026-01-01T00:00:00.000001Z' })
@@ -16,5 +16,5 @@ test.each([
   Buffer.from('["x","y"]').toString('base64url'),
   Buffer.from('{}').toString('base64url'),
 ])('"%s" is no cursor', (cursor) => {
-  expect(() => readCursor(cursor)).toThrow(/cursor is not one/)
+  expect(() => readCursor(cursor)).toThrow(/cursor is invalid/)
 })

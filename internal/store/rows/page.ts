@@ -1,4 +1,4 @@
-// Keyset paging over (created_at, id). The cursor is opaque to callers and says only where the last page ended.
+// Keyset pagination over (created_at, id). The cursor is opaque to callers and holds the position of the last row.
 import { Fault } from '../../fault.ts'
 
 export type PageRequest = { limit: number; cursor?: string }
@@ -11,14 +11,14 @@ export function readCursor(cursor: string | undefined): Position | undefined {
     const [at, id] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[]
     if (typeof at === 'string' && typeof id === 'string' && !Number.isNaN(Date.parse(at))) return { at, id }
   } catch {
-    // Not ours: said below.
+    // Reported below.
   }
-  throw new Fault('invalid', 'cursor is not one that a list returned', {
-    hint: 'leave it out to start from the first page',
+  throw new Fault('invalid', 'cursor is invalid: it was not returned by a list', {
+    hint: 'omit it to start from the first page',
   })
 }
 
-/** `rows` were asked for with a limit of one more than the page, which tells whether there is another page. */
+/** `rows` were queried with a limit of one more than the page, to know whether another page follows. */
 export function toPage<T>(rows: T[], limit: number, position: (row: T) => Position): Page<T> {
   const items = rows.slice(0, limit)
   const last = items.at(-1)

@@ -1,15 +1,15 @@
-// Statements of the busiest paths. Each is built and compiled once in the life of the process, and parsed and planned once
-// by each connection of the pool; after that only values travel. Elsewhere a query is built where it is needed: that
-// costs about as much as the database itself needs for a row by its key, which matters in these few places only.
+// Prepared statements of the hot paths. Each is built and compiled once per process, and parsed and planned once per
+// connection of the pool; after that only values are sent. Other queries are built where they are used: building one costs
+// about as much as the database needs to read a row by its key.
 import type { CompiledQuery } from 'kysely'
 import type { Db } from '../open.ts'
 
-/** By its text, the name under which a connection keeps a statement. */
+/** The names of prepared statements, by their text. */
 const names = new Map<string, string>()
 
 export const statementName = (text: string): string | undefined => names.get(text)
 
-/** `build` is called once; the values that it puts in only hold the places of those of each call, in this order. */
+/** `build` is called once; its values are placeholders for those of each call, in the same order. */
 export function prepared<Row, Values extends unknown[]>(name: string, build: (db: Db) => CompiledQuery<Row>) {
   let compiled: CompiledQuery<Row> | undefined
   return async (db: Db, ...values: Values): Promise<Row[]> => {

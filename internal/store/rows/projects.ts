@@ -1,4 +1,4 @@
-// Rows of projects and of what hangs on them one to one: the container.
+// Projects and their containers, of which each project has one.
 import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
 import type { Db } from '../open.ts'
 import type { ContainersTable, ProjectsTable, WorkspaceState } from '../schema.ts'
@@ -18,7 +18,7 @@ export type ProjectWithContainer = ProjectRow & {
   container_memory_mb: number | null
 } & Pick<ContainerRow, 'container_id' | 'disk_used_bytes' | 'disk_measured_at' | 'disk_state'>
 
-// Not joined: its columns have the names of the project's.
+// A subquery, because a join would have columns of the same names.
 const ofDefaultWorkspace = <T>(column: 'state' | 'prepare_error') =>
   sql<T>`(select ${sql.ref(column)} from workspaces where project_id = projects.id and is_default)`
 
@@ -48,7 +48,7 @@ const byId = prepared<ProjectWithContainer, [id: string]>('project_by_id', (db) 
   withContainer(db).where('projects.id', '=', '').compile(),
 )
 
-/** Also while it is being deleted: the caller looks at `deleting_at`. */
+/** Also while it is being deleted: the caller checks `deleting_at`. */
 export async function projectById(db: Db, id: string): Promise<ProjectWithContainer | undefined> {
   const [row] = await byId(db, id)
   return row
@@ -91,7 +91,7 @@ export async function updateProject(db: Db, id: string, change: Updateable<Proje
     .execute()
 }
 
-/** Locked against other changes until the transaction ends; sessions can still be made in it. */
+/** Locked against other changes until the transaction ends; sessions can still be inserted. */
 export async function lockProject(trx: Db, id: string): Promise<ProjectRow | undefined> {
   return await trx.selectFrom('projects').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 }
@@ -100,7 +100,7 @@ const grantById = prepared<{ api_scope_grant: string | null }, [id: string]>('pr
   db.selectFrom('projects').select('api_scope_grant').where('id', '=', '').compile(),
 )
 
-/** Null also if there is no such project: that is for others to find. */
+/** Also null if the project does not exist. */
 export async function grantOf(db: Db, id: string): Promise<string | null> {
   const [row] = await grantById(db, id)
   return row?.api_scope_grant ?? null
@@ -115,7 +115,7 @@ export async function markDeleting(db: Db, id: string): Promise<void> {
     .execute()
 }
 
-/** The project, all that refers to it, and the tokens that were for it alone. */
+/** The project, all rows that reference it, and the tokens with a scope for it. */
 export async function deleteProjectRows(db: Db, id: string): Promise<void> {
   await db
     .deleteFrom('tokens')
@@ -124,12 +124,12 @@ export async function deleteProjectRows(db: Db, id: string): Promise<void> {
   await db.deleteFrom('projects').where('id', '=', id).execute()
 }
 
-/** All of them, for the reconciler. */
+/** For the reconciler. */
 export async function allProjects(db: Db): Promise<ProjectWithContainer[]> {
   return await withContainer(db).orderBy('created_at').execute()
 }
 
-/** How many of these containers run as far as is known. */
+/** The number of these containers that were last seen running. */
 export async function runningAmong(db: Db, ids: string[]): Promise<number> {
   const { running } = await db
     .selectFrom('containers')
@@ -141,7 +141,7 @@ export async function runningAmong(db: Db, ids: string[]): Promise<number> {
   return Number(running)
 }
 
-/** Those whose use of the disk may change: what runs, what is over its limit, and these. */
+/** Projects whose disk usage may change: running ones, those over their limit, and the given ones. */
 export async function projectsOnDisk(db: Db, ids: string[]): Promise<ProjectWithContainer[]> {
   return await withContainer(db)
     .where('deleting_at', 'is', null)
@@ -171,7 +171,7 @@ export async function containerFailures(db: Db, project_id: string): Promise<num
   return row?.failures ?? 0
 }
 
-/** Why its container ended last, once. */
+/** Returns and clears the reason for the last end of the container. */
 export async function takeLastEnd(db: Db, project_id: string): Promise<string | null> {
   const row = await db
     .selectFrom('containers')

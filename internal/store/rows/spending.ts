@@ -1,5 +1,5 @@
-// Money of projects: what a request to a model has to know of its project, and the reservations of requests under way.
-// Both stand between every droid and its model, so each is one prepared statement.
+// Model spending of projects: the rules for requests to models, and the reservations of running requests. Every request to a
+// model needs both, so each is one prepared statement.
 import { sql } from 'kysely'
 import type { Db } from '../open.ts'
 import type { ModelReservationsTable } from '../schema.ts'
@@ -20,7 +20,7 @@ export type NewReservation = Pick<
   ModelReservationsTable,
   'id' | 'project_id' | 'session_id' | 'provider' | 'model' | 'amount_usd' | 'home' | 'process'
 >
-/** Whose reservations these are. */
+/** The owner of reservations. */
 export type Holder = Pick<ModelReservationsTable, 'home' | 'process'>
 export type Admission = { admitted: boolean; spent_usd: number; reserved_usd: number; limit_usd: number }
 
@@ -33,7 +33,7 @@ const reserve = prepared<
       ${''}, ${''}, ${0}::float8)`.compile(db),
 )
 
-/** Undefined: there is no such project. */
+/** Undefined if the project does not exist. */
 export async function reserveModelCost(
   db: Db,
   { id, project_id, session_id, provider, model, amount_usd, home, process }: NewReservation,
@@ -44,7 +44,7 @@ export async function reserveModelCost(
   return (await reserve(db, ...values, amount_usd, default_limit_usd, home, process, lease_seconds))[0]
 }
 
-/** False: it was charged or released before. */
+/** False if it was already charged or released. */
 export async function deleteReservation(db: Db, id: string): Promise<boolean> {
   const row = await db
     .deleteFrom('model_reservations')
@@ -65,7 +65,7 @@ export type DeadReservation = Pick<
   'id' | 'project_id' | 'session_id' | 'provider' | 'model' | 'amount_usd'
 >
 
-/** Of an earlier process of this home, or of any whose lease ran out. */
+/** Reservations of an earlier process of this home, and those whose lease has expired. */
 export async function deadReservations(db: Db, { home, process }: Holder): Promise<DeadReservation[]> {
   const { rows } = await sql<DeadReservation>`
     select id, project_id, session_id, provider, model, amount_usd from model_reservations
@@ -74,7 +74,7 @@ export async function deadReservations(db: Db, { home, process }: Holder): Promi
   return rows
 }
 
-/** For a session that is gone: there is no log to record it in. Nothing, if the project is gone too. */
+/** For a deleted session, which has no event log. Does nothing if the project is deleted too. */
 export async function addCost(db: Db, project_id: string, usd: number): Promise<void> {
   await sql`
     insert into project_costs (project_id, usd)

@@ -1,3 +1,4 @@
+// Requests that were being processed when the server crashed or froze (see internal/manager/events/poison.ts).
 import { type Selectable, sql } from 'kysely'
 import type { Db } from '../open.ts'
 import type { SuspectsTable } from '../schema.ts'

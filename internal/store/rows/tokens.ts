@@ -25,7 +25,7 @@ export async function listTokens(db: Db, page: PageRequest): Promise<Page<TokenR
   return toPage(await query.execute(), page.limit, (row) => ({ at: row.created_at, id: row.id }))
 }
 
-/** Keeps it from being revoked until the transaction ends. False if it is gone, revoked or expired. */
+/** Locks the token against being revoked until the transaction ends. False if it is missing, revoked or expired. */
 export async function holdToken(trx: Db, id: string): Promise<boolean> {
   const row = await trx
     .selectFrom('tokens')
@@ -38,7 +38,7 @@ export async function holdToken(trx: Db, id: string): Promise<boolean> {
   return row !== undefined
 }
 
-/** All that were minted through these sessions. */
+/** All tokens that were created through these sessions. */
 export async function revokeMinted(trx: Db, session_ids: string[]): Promise<void> {
   if (session_ids.length === 0) return
   await trx
@@ -49,7 +49,7 @@ export async function revokeMinted(trx: Db, session_ids: string[]): Promise<void
     .execute()
 }
 
-/** The token as it is afterwards; the first revocation's time stays. */
+/** Returns the updated token. The time of the first revocation is kept. */
 export async function revokeToken(db: Db, id: string): Promise<TokenRow | undefined> {
   return await db
     .updateTable('tokens')
@@ -67,7 +67,7 @@ export async function saveLastUsed(db: Db, ids: string[]): Promise<void> {
     .execute()
 }
 
-/** Those of them that were revoked or do not exist any more. */
+/** Those of the given tokens that are revoked or do not exist. */
 export async function endedAmong(db: Db, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return []
   const { rows } = await sql<{ id: string }>`

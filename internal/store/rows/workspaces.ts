@@ -6,7 +6,7 @@ import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
 
 export type WorkspaceRow = Selectable<WorkspacesTable>
 
-/** True if it was made, false if it was there. */
+/** True if it was inserted, false if it exists. */
 export async function insertWorkspace(
   db: Db,
   row: { project_id: string; id: string; is_default: boolean; created_by: string; state?: WorkspaceState },
@@ -50,7 +50,7 @@ export async function listWorkspaces(
   return toPage(await query.execute(), page.limit, (row) => ({ at: row.created_at, id: row.id }))
 }
 
-/** The ids of those that were used last. */
+/** The ids of the recently used ones, the default workspace first. */
 export async function recentWorkspaces(db: Db, project_id: string, most: number): Promise<string[]> {
   const rows = await db
     .selectFrom('workspaces')
@@ -83,7 +83,7 @@ export async function saveState(
     .updateTable('workspaces')
     .set({
       state: change.state,
-      // The reason of the last attempt stays to be read while another one runs.
+      // The error of the last attempt stays visible during the next one.
       ...(change.state === 'preparing'
         ? {}
         : { prepare_error: change.state === 'failed' ? change.error : null }),
@@ -94,7 +94,7 @@ export async function saveState(
     .execute()
 }
 
-/** What no attempt works on any more: its container cannot be started, or was stopped. */
+/** Workspaces that are no longer being prepared: the container failed to start, or was stopped. */
 export async function endPreparing(
   db: Db,
   project_id: string,
@@ -108,7 +108,7 @@ export async function endPreparing(
     .execute()
 }
 
-/** Projects with a workspace that is being prepared, or was when the server ended. */
+/** Projects with a workspace that is being prepared, or was when the server stopped. */
 export async function preparingProjects(db: Db): Promise<string[]> {
   const found = await db
     .selectFrom('workspaces')

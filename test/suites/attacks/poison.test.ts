@@ -49,7 +49,7 @@ describe('a request that ends the server', () => {
     await crash(left(bad, lucky))
     expect(await ask(lucky)).toBe(asked)
     await crash(left(bad, lucky))
-    expect(await ask(bad)).toContain('the server ended each time that it worked on this request')
+    expect(await ask(bad)).toContain('the server ended each time it processed this request')
     expect(await ask(lucky)).toBe(asked)
     expect(await ask(randomUUID())).toBe(asked)
     await booted.server.restart('SIGKILL')

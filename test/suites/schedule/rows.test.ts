@@ -71,7 +71,7 @@ describe('on behalf of a token', () => {
       { what: 'the schedule is disabled' },
     )
     expect(shown).toMatchObject({
-      disabled_reason: `its token ${token.id} was revoked`,
+      disabled_reason: `token ${token.id} was revoked`,
       next_run_at: null,
       next_runs: [],
     })
@@ -93,7 +93,7 @@ describe('on behalf of a token', () => {
     await rig.store.db.updateTable('tokens').set({ revoked_at: start }).where('id', '=', token.id).execute()
     await rig.at(minute(1))
     const { disabled_reason } = await rig.schedules.get(schedule_id, 0)
-    expect(disabled_reason).toBe(`its token ${token.id} was revoked`)
+    expect(disabled_reason).toBe(`token ${token.id} was revoked`)
     expect(await rig.history(schedule_id)).toEqual([])
     expect(rig.door.turns).toHaveLength(0)
   })
@@ -108,7 +108,7 @@ describe('on behalf of a token', () => {
     await rig.at(minute(90))
     expect(await rig.schedules.get(schedule_id, 0)).toMatchObject({
       enabled: false,
-      disabled_reason: `its token ${token.id} has expired`,
+      disabled_reason: `token ${token.id} has expired`,
     })
   })
 })

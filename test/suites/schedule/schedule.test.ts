@@ -225,7 +225,7 @@ describe('a revoked token', () => {
     await until(
       async () =>
         (await booted.ok('schedule', { action: 'get', schedule_id })).disabled_reason ===
-        `its token ${token_id} was revoked`,
+        `token ${token_id} was revoked`,
       { what: 'it says why' },
     )
   })

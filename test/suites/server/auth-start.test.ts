@@ -35,11 +35,11 @@ const cases: Record<string, Case> = {
   },
   'an unreachable database': {
     env: { DATABASE_URL: 'postgresql://user:hunter2@127.0.0.1:1/x' },
-    says: /the database at 127\.0\.0\.1:1 cannot be used: .*ECONNREFUSED/,
+    says: /cannot connect to the database at 127\.0\.0\.1:1: .*ECONNREFUSED/,
   },
   'a database URL that is none': {
     env: { DATABASE_URL: 'mysql://hunter2@x' },
-    says: /DATABASE_URL is not usable/,
+    says: /DATABASE_URL is invalid/,
   },
   'an unreachable engine': {
     env: { DOCKER_HOST: 'unix:///nowhere/docker.sock' },

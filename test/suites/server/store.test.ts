@@ -360,7 +360,7 @@ describe('the store', () => {
     const attempt = (url: string) => openStore({ database_url: new Secret(url), log })
     await expect(attempt('postgresql://me:hush@127.0.0.1:1/x')).rejects.toMatchObject({
       kind: 'unavailable',
-      message: expect.stringMatching(/127\.0\.0\.1:1 .*ECONNREFUSED/),
+      message: expect.stringMatching(/127\.0\.0\.1:1: .*ECONNREFUSED/),
     })
     for (const bad of [
       'mysql://me:hush@h/x',

@@ -1,4 +1,4 @@
-// Runs of schedules: placed when they are due, held by the server that executes them for as long as it renews its lease,
+// Runs of schedules: inserted when they are due, owned by the server that executes them as long as it renews its lease, and
 // ended once.
 import { type Insertable, type Selectable, sql } from 'kysely'
 import { Fault } from '../../../fault.ts'
@@ -8,7 +8,7 @@ import type { RunStatus, ScheduleRunsTable } from '../../schema.ts'
 export type RunRow = Selectable<ScheduleRunsTable>
 export type NewRun = Insertable<ScheduleRunsTable>
 
-/** Those that were not there already. */
+/** Returns the inserted runs; existing ones are skipped. */
 export async function insertRuns(trx: Db, runs: NewRun[]): Promise<RunRow[]> {
   const placed: RunRow[] = []
   // A statement has at most 65535 parameters.
@@ -58,7 +58,7 @@ export async function startRuns(db: Db, starts: RunStart[]): Promise<void> {
 
 export type RunEnd = { id: string; status: RunStatus; output: string | null; error: string | null }
 
-/** Those that were over before stay as they are. */
+/** Runs that have already ended are not changed. */
 export async function endRuns(trx: Db, ends: RunEnd[], ended_at: string): Promise<void> {
   const column = <K extends keyof RunEnd>(name: K) => ends.map((end) => end[name])
   await sql`
@@ -69,7 +69,7 @@ export async function endRuns(trx: Db, ends: RunEnd[], ended_at: string): Promis
     where schedule_runs.id = e.id and schedule_runs.status = 'running'`.execute(trx)
 }
 
-/** The first in the queue of each target where nothing runs. */
+/** Starts the first queued run of each target that has no running one. */
 export async function promoteQueued(trx: Db, target_ids: number[], lease: Lease): Promise<RunRow[]> {
   const { rows } = await sql<RunRow>`
     update schedule_runs set status = 'running', claimed_by = ${lease.claimed_by},
@@ -83,7 +83,7 @@ export async function promoteQueued(trx: Db, target_ids: number[], lease: Lease)
   return rows
 }
 
-/** Of a whole schedule, or of some of its targets. */
+/** For a whole schedule, or for some of its targets. */
 export async function cancelQueued(
   trx: Db,
   of: { schedule_id: string; target_ids?: number[] },
@@ -102,7 +102,7 @@ export async function cancelQueued(
 
 type Lease = { claimed_by: string; lease_until: string }
 
-/** Runs whose server does not renew its lease; those of `except` are in good hands, whatever their lease says. */
+/** Runs with an expired lease. This server executes those in `except`, even if their lease has expired. */
 export async function takeOver(
   db: Db,
   lease: Lease,
@@ -129,7 +129,7 @@ export async function takeOver(
     .execute()
 }
 
-/** Which of them are still to be held: a run may have gone with its project, or been taken over. */
+/** Returns the runs that this server still owns: others were deleted with their project, or taken over. */
 export async function renewLeases(db: Db, lease: Lease, ids: string[]): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`
     update schedule_runs set lease_until = ${lease.lease_until}::timestamptz
@@ -138,7 +138,7 @@ export async function renewLeases(db: Db, lease: Lease, ids: string[]): Promise<
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Lets others take them over at once. */
+/** Lets other servers take the runs over at once. */
 export async function releaseLeases(db: Db, claimed_by: string, now: string): Promise<void> {
   await db
     .updateTable('schedule_runs')
@@ -148,7 +148,7 @@ export async function releaseLeases(db: Db, claimed_by: string, now: string): Pr
     .execute()
 }
 
-/** Of every server there was: none of them runs any more. */
+/** For the runs of all earlier servers, none of which is running. */
 export async function releaseAllLeases(db: Db, now: string): Promise<void> {
   await db
     .updateTable('schedule_runs')
@@ -183,8 +183,8 @@ export async function listRuns(
   if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
   if (filter.cursor !== undefined) {
     if (!/^\d{1,15}$/.test(filter.cursor))
-      throw new Fault('invalid', 'cursor is not one that history returned', {
-        hint: 'leave it out to start from the newest run',
+      throw new Fault('invalid', 'cursor is invalid: it was not returned by history', {
+        hint: 'omit it to start from the newest run',
       })
     query = query.where('number', '<', Number(filter.cursor))
   }
@@ -193,7 +193,7 @@ export async function listRuns(
   return { items, next_cursor: rows.length > filter.limit ? String(items.at(-1)!.number) : null }
 }
 
-/** All but the newest `keep` of each schedule; what is not over stays. */
+/** Deletes all but the newest `keep` runs of each schedule; runs that have not ended are kept. */
 export async function trimRuns(trx: Db, schedule_ids: string[], keep: number): Promise<void> {
   await sql`
     delete from schedule_runs using (

@@ -1,4 +1,4 @@
-// Schedules and their targets. Who changes one, or places or ends a run of it, locks its row first.
+// Schedules and their targets. Changing a schedule, or inserting or ending one of its runs, locks its row first.
 import { type Insertable, type Selectable, sql, type Updateable } from 'kysely'
 import type { Db } from '../../open.ts'
 import type { SchedulesTable, ScheduleTargetsTable } from '../../schema.ts'
@@ -39,7 +39,7 @@ export async function lockSchedule(trx: Db, id: string): Promise<ScheduleRow | u
   return await trx.selectFrom('schedules').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** In the order of their ids, so that two who lock several never wait for each other in a circle. */
+/** Ordered by id, so that transactions that lock several rows do not deadlock. */
 export async function lockSchedules(trx: Db, ids: string[]): Promise<void> {
   await trx.selectFrom('schedules').select('id').where('id', 'in', ids).orderBy('id').forUpdate().execute()
 }
@@ -63,7 +63,7 @@ export async function targetsOf(db: Db, schedule_ids: string[]): Promise<TargetR
     .execute()
 }
 
-/** Enabled ones with a target in the project. */
+/** Enabled schedules with a target in the project. */
 export async function enabledSchedules(db: Db, project_id: string): Promise<ScheduleRow[]> {
   return await db
     .selectFrom('schedules')
@@ -76,7 +76,7 @@ export async function enabledSchedules(db: Db, project_id: string): Promise<Sche
     .execute()
 }
 
-/** Only those of which every target is in `only_project`, if that is given; and some target in `project_id`. */
+/** `project_id`: with a target in that project. `only_project`: with all targets in that project. */
 export async function listSchedules(
   db: Db,
   filter: { project_id?: string; only_project?: string; enabled?: boolean } & PageRequest,
@@ -102,8 +102,8 @@ export async function listSchedules(
 }
 
 /**
- * Locked until the transaction ends. Without `wait`, those that somebody else has locked are left to him; with it they
- * are waited for, and left out if he has advanced them meanwhile. Those whose token does not count are not due.
+ * Locked until the transaction ends. Without `wait`, schedules that another transaction has locked are skipped; with it they
+ * are waited for, and skipped if they were advanced meanwhile. Schedules with an invalid token are not due.
  */
 export async function lockDue(trx: Db, now: string, limit: number, wait: boolean): Promise<ScheduleRow[]> {
   const query = trx
@@ -134,7 +134,7 @@ export async function advanceSchedules(
 
 export type Wakes = { due: string | null; expiry: string | null; lease: string | null }
 
-/** When something is to be done: a run is due, a token that schedules need expires, the lease of a run ends. */
+/** The next times at which a run is due, a token of an enabled schedule expires, and the lease of a run expires. */
 export async function nextWakes(db: Db, held_runs: string[]): Promise<Wakes> {
   const { rows } = await sql<Wakes>`
     select (select min(next_run_at) from schedules where next_run_at is not null) as due,
@@ -146,13 +146,13 @@ export async function nextWakes(db: Db, held_runs: string[]): Promise<Wakes> {
   return rows[0]!
 }
 
-/** Enabled schedules whose token does not count any more, locked, with the reason. */
+/** Enabled schedules whose token is no longer valid, locked, with the reason. */
 export async function lockOrphaned(trx: Db, now: string): Promise<{ id: string; reason: string }[]> {
   const { rows } = await sql<{ id: string; reason: string }>`
     select schedules.id, case
-      when tokens.id is null then 'its token ' || token_id || ' is gone'
-      when revoked_at is not null then 'its token ' || token_id || ' was revoked'
-      else 'its token ' || token_id || ' has expired' end as reason
+      when tokens.id is null then 'token ' || token_id || ' no longer exists'
+      when revoked_at is not null then 'token ' || token_id || ' was revoked'
+      else 'token ' || token_id || ' has expired' end as reason
     from schedules left join tokens on tokens.id = token_id
     where enabled and token_id is not null
       and (tokens.id is null or revoked_at is not null or expires_at <= ${now}::timestamptz)
@@ -161,7 +161,7 @@ export async function lockOrphaned(trx: Db, now: string): Promise<{ id: string; 
   return rows
 }
 
-/** The pin of a target, if it is still what the caller believes it to be. */
+/** Sets the session of a target, if it still is `instead_of`. */
 export async function pinSession(
   db: Db,
   target_id: number,
@@ -194,7 +194,7 @@ export async function pinnedSession(db: Db, target_id: number | null): Promise<s
   return row?.session_id ?? null
 }
 
-/** Whether its token is there, was not revoked and has not expired, and its session is not over. */
+/** Whether its token exists, is not revoked and has not expired, and its session has not ended. */
 export async function principalCounts(
   db: Db,
   { token_id, session_id }: Pick<ScheduleRow, 'token_id' | 'session_id'>,

@@ -5,7 +5,7 @@ import type { CommandsTable } from '../../schema.ts'
 
 export type CommandRow = Selectable<CommandsTable>
 
-/** What is to be told, without its place in the queue. */
+/** A command without its position in the queue. */
 export type Due = Omit<CommandRow, 'number' | 'created_at'>
 
 export type NewCommand = {
@@ -16,7 +16,7 @@ export type NewCommand = {
   id?: string
 }
 
-/** To be written together with something else. */
+/** For a statement that writes other rows as well. */
 export const commandInsertion = (db: Db, row: Due) =>
   db.insertInto('commands').values({ ...row, payload: JSON.stringify(row.payload) })
 
@@ -28,7 +28,7 @@ export async function insertCommand(db: Db, row: NewCommand): Promise<string> {
 
 export const newCommandId = () => `cmd_${randomBytes(10).toString('hex')}`
 
-/** What is for a queued session waits with it. */
+/** Commands of a queued session wait until it is admitted. */
 const isAdmitted = sql<boolean>`not exists (select from sessions where sessions.id = commands.session_id and status = 'queued')`
 
 export async function pendingCommands(db: Db, project_id: string): Promise<CommandRow[]> {
@@ -46,7 +46,7 @@ export async function projectsWithCommands(db: Db): Promise<string[]> {
   return rows.map((row) => row.project_id)
 }
 
-/** Ids of the turns that its supervisor was not told of yet. */
+/** Ids of the turns that have not been sent to the supervisor. */
 export async function pendingTurns(db: Db, session_id: string): Promise<string[]> {
   const rows = await db
     .selectFrom('commands')
@@ -79,7 +79,7 @@ export async function hasCommand(db: Db, session_id: string, kind: CommandRow['k
   return row !== undefined
 }
 
-/** Which of these have a start on its way to their container. */
+/** Those of the given sessions that have a pending `start` command. */
 export async function sessionsToStart(db: Db, session_ids: string[]): Promise<Set<string>> {
   if (session_ids.length === 0) return new Set()
   const rows = await db

@@ -1,6 +1,6 @@
-// The event log. `index` counts within a session without gaps; `position` orders all sessions by commit. Both hold
-// because every append takes one lock first and keeps it until its commit: an append that saw a lower number has
-// committed before one that got a higher, so a reader at the tip never skips what is still being written.
+// The event log. `index` counts within a session without gaps; `position` orders the events of all sessions by commit. Both
+// hold because every append acquires one lock first and keeps it until its commit: an append with a lower number has
+// committed before one with a higher number, so a reader at the tip never skips an event that is still being written.
 import { type OperationNodeSource, sql } from 'kysely'
 import type { Db } from '../../open.ts'
 
@@ -10,7 +10,7 @@ export type PlacedEvent = NewEvent & {
   index: number
   project_id: string
   root_session_id: string
-  /** Of its data as JSON. */
+  /** Size of its data as JSON. */
   bytes: number
 }
 export type StoredEvent = {
@@ -22,7 +22,7 @@ export type StoredEvent = {
   data: Record<string, unknown>
 }
 
-/** For `transact`, in every transaction that appends. */
+/** The lock for `transact`, in every transaction that appends. */
 export const logLock = 0x0b1e77e
 
 const insertion = (events: PlacedEvent[], json: string[]) => {
@@ -36,8 +36,8 @@ const insertion = (events: PlacedEvent[], json: string[]) => {
 }
 
 /**
- * Within a transaction that holds `logLock`. What is written together with them goes in the same statement: each
- * one less is a way to the database and back on the path of every event. `json` is the data of each event, as text.
+ * Within a transaction that holds `logLock`. The queries of `together` run in the same statement, which saves round trips on
+ * the path of every event. `json` is the data of each event, as text.
  */
 export async function insertEvents(
   trx: Db,
@@ -54,16 +54,16 @@ export async function insertEvents(
 const select = (db: Db) =>
   db.selectFrom('events').select(['session_id', 'index', 'position', 'type', 'at', 'data'])
 
-/** `more`: there are further ones. */
+/** `more`: further events follow. */
 export type EventPage = { events: StoredEvent[]; more: boolean }
 
-/** Of one page: an event may be a megabyte, and a page is parsed and written in one turn of the event loop. */
+/** Per page: an event may be a megabyte, and a page is parsed and written in one turn of the event loop. */
 const pageBytes = 2 * 1024 * 1024
 const firstRows = 128
 
 type Events = ReturnType<typeof select>
 
-/** The first rows of a query, and of those as many as fit; at least one. The database does the measuring. */
+/** The first rows of a query, as many as fit into `bytes`; at least one. The database measures them. */
 async function fitting(db: Db, query: Events, rows: number, bytes: number) {
   const chosen = db
     .selectFrom(query.limit(rows).as('chosen'))
@@ -83,7 +83,7 @@ async function fitting(db: Db, query: Events, rows: number, bytes: number) {
     .execute()
 }
 
-/** `after` makes the query for what follows an event, in the order of `position`. */
+/** `after` builds the query for the events after the given one, ordered by `position`. */
 async function page(db: Db, after: (last?: StoredEvent) => Events, limit: number): Promise<EventPage> {
   const events: StoredEvent[] = []
   let left = pageBytes
@@ -95,11 +95,11 @@ async function page(db: Db, after: (last?: StoredEvent) => Events, limit: number
       events.push(event)
     }
     if (events.length > limit) return { events: events.slice(0, limit), more: true }
-    // Fewer than asked for: either there are no more, or they did not fit.
+    // Fewer than requested: either there are no more, or they did not fit.
     if (left <= 0) return { events, more: true }
     if (found.length < rows) return { events, more: false }
     rows = limit + 1 - events.length
-    // The database measures what it is asked for, whether it fits or not.
+    // The database measures all requested rows, whether they fit or not.
     if (pageBytes - left > pageBytes / 8) rows = Math.min(rows, firstRows)
   }
 }
@@ -121,7 +121,7 @@ export async function eventsAfterIndex(
   )
 }
 
-/** Of a project, or of some sessions of one tree, in the order of commits. */
+/** Events of a project, or of some sessions of one tree, in the order of commits. */
 export async function eventsAfterPosition(
   db: Db,
   of: { project_id: string } | { root_session_id: string; session_ids?: string[] },
@@ -142,7 +142,7 @@ export async function eventsAfterPosition(
   )
 }
 
-/** The message that began a turn. */
+/** The message that started a turn. */
 export async function turnMessage(
   db: Db,
   session_id: string,

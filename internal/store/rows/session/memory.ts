@@ -1,31 +1,31 @@
-// Which sessions hold memory of their container, which wait for it, and which could give theirs back.
+// Which sessions use memory of their container, which wait for it, and which can release it.
 import { sql } from 'kysely'
 import { finalStatuses } from '../../../protocol/session-status.ts'
 import type { Db } from '../../open.ts'
 import type { SessionRow } from './sessions.ts'
 
 export type MemoryHolder = Pick<SessionRow, 'id' | 'project_id' | 'droid' | 'status'> & {
-  /** Idle, and its agent can resume: since when. */
+  /** Since when the session is idle, if its agent can resume. */
   idle_since: string | null
-  /** It was told to hibernate. */
+  /** A `hibernate` command is pending. */
   hibernating: boolean
 }
 
 const isAtRest = sql<boolean>`status = 'idle' and resumable and agent_session_id is not null and end_requested_at is null`
 
-/** Those whose droid runs or is being started, and those that wait, in the order in which they are admitted. */
+/** The sessions whose droid is running or starting, and the queued ones in the order of their admission. */
 export async function memoryUse(
   db: Db,
   project_id: string,
 ): Promise<{ holders: MemoryHolder[]; queued: MemoryHolder[] }> {
   const { rows } = await sql<MemoryHolder>`
-    select id, project_id, droid, status, coalesce(told.hibernate, false) as hibernating,
-      case when ${isAtRest} and told.session_id is null then idle_at end as idle_since
+    select id, project_id, droid, status, coalesce(pending.hibernate, false) as hibernating,
+      case when ${isAtRest} and pending.session_id is null then idle_at end as idle_since
     from sessions
     left join (
       select session_id, bool_or(kind = 'hibernate') as hibernate from commands
       where project_id = ${project_id} group by session_id
-    ) as told on told.session_id = sessions.id
+    ) as pending on pending.session_id = sessions.id
     where project_id = ${project_id} and not hibernated and status not in (${sql.join(finalStatuses)})
     order by queued_at, id`.execute(db)
   return {
@@ -55,7 +55,7 @@ export async function projectsWithProcesses(db: Db): Promise<string[]> {
   return rows.map((row) => row.project_id)
 }
 
-/** Idle since before then, with a process that can be stopped. */
+/** Sessions that have been idle since before `before` and have a process that can be stopped. */
 export async function hibernatable(db: Db, before: Date): Promise<Pick<SessionRow, 'id' | 'project_id'>[]> {
   return await db
     .selectFrom('sessions')
@@ -69,7 +69,7 @@ export async function hibernatable(db: Db, before: Date): Promise<Pick<SessionRo
     .execute()
 }
 
-/** Positions in the queue of their project, from 1. */
+/** Positions in the queue of their project, starting at 1. */
 export async function queuePositions(db: Db, ids: string[]): Promise<Map<string, number>> {
   if (ids.length === 0) return new Map()
   const { rows } = await sql<{ id: string; position: number }>`

@@ -7,13 +7,13 @@ import { type Page, type PageRequest, readCursor, toPage } from '../page.ts'
 export type SessionRow = Selectable<SessionsTable>
 export type SessionChange = Updateable<SessionsTable>
 
-/** Over, or about to be: it acts no more, whether or not its container admits its end. */
+/** Ended, or its end was requested: it may not act, even if its container has not reported the end. */
 export const actsNoMore = (row: {
   status: SessionStatus
   end_requested_at?: string | null | undefined
 }): boolean => isFinal(row.status) || Boolean(row.end_requested_at)
 
-/** A new session, to be written together with its first events and its first command. */
+/** A new session, for the statement that also writes its first events and its first command. */
 export const sessionInsertion = (db: Db, row: Insertable<SessionsTable>) =>
   db.insertInto('sessions').values(row)
 
@@ -61,12 +61,12 @@ export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder 
     .executeTakeFirst()
 }
 
-/** With what its project allows, if that differs from the config. */
+/** With the limit of its project, if that differs from the config. */
 export type LockedSession = SessionRow & { session_mb: number | null }
 
 /**
- * Access tokens of an issuer are short, and renewed as long as their holder is welcome: when he speaks to his session again,
- * its key and those of the sessions below it live as long as the token he shows now.
+ * Access tokens of an issuer are short-lived and are renewed. When their holder sends another message to a session, the keys
+ * of the session and of its descendants are extended to the expiry of the current token.
  */
 export async function extendKeys(trx: Db, root_session_id: string, expires_at: string): Promise<void> {
   await trx
@@ -77,7 +77,7 @@ export async function extendKeys(trx: Db, root_session_id: string, expires_at: s
     .execute()
 }
 
-/** In the order of their ids, so that two who lock several never wait for each other in a circle. */
+/** Ordered by id, so that transactions that lock several rows do not deadlock. */
 export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, LockedSession>> {
   const rows = await trx
     .selectFrom('sessions')
@@ -96,7 +96,7 @@ export async function lockSessions(trx: Db, ids: string[]): Promise<Map<string, 
   return new Map(rows.map((row) => [row.id, row]))
 }
 
-/** Keeps it from ending until the transaction ends. False if it is gone or over. */
+/** Locks the session against ending until the transaction ends. False if it is missing or has ended. */
 export async function holdSession(trx: Db, id: string): Promise<boolean> {
   const row = await trx
     .selectFrom('sessions')
@@ -107,7 +107,7 @@ export async function holdSession(trx: Db, id: string): Promise<boolean> {
   return row !== undefined && !actsNoMore(row)
 }
 
-/** Those of a project are not taken up again, whoever speaks to them. */
+/** Sessions of the project cannot be resumed afterwards. */
 export async function closeSessions(trx: Db, project_id: string): Promise<void> {
   await trx
     .updateTable('sessions')
@@ -125,7 +125,7 @@ export async function updateSession(db: Db, id: string, change: SessionChange): 
     .execute()
 }
 
-/** Only how far the log has come: what most batches change. To be written together with the events. */
+/** Only the progress of the log, which is what most batches change. For the statement that writes the events. */
 export const advancement = (
   rows: { id: string; next_index: number; committed_seq: number; stored_bytes: number }[],
 ) => sql`
@@ -151,7 +151,7 @@ export async function sessionByIdempotencyKey(
     .executeTakeFirst()
 }
 
-/** What a spawn without `new_session` takes up: live, or failed, or ended by nobody but time. */
+/** The session that a spawn without `new_session` resumes: live, failed, or completed without a request to end it. */
 export async function latestOfWorkspace(
   db: Db,
   project_id: string,
@@ -191,7 +191,7 @@ export async function listSessions(
   return toPage(await query.execute(), filter.limit, (row) => ({ at: row.created_at, id: row.id }))
 }
 
-/** A session and all below it, parents before children. */
+/** A session and its descendants, parents before children. */
 export async function subtree(db: Db, id: string): Promise<SessionRow[]> {
   const top = await sessionById(db, id)
   if (!top) return []
@@ -246,13 +246,12 @@ export type Usage = {
   spawned_last_minute: number
   input_tokens: number
   output_tokens: number
-  /** Also of sessions that were deleted. */
+  /** Includes deleted sessions. */
   cost_usd: number
-  /** What its requests to models that are under way may cost at most. */
+  /** The maximum cost of its running requests to models. */
   reserved_usd: number
 }
 
-/** Of one project. */
 export async function projectUsage(db: Db, project_id: string): Promise<Usage> {
   const { rows } = await sql<Usage>`
     select count(*)::int as sessions,
@@ -294,7 +293,7 @@ export async function idleSince(db: Db, before: Date): Promise<SessionRow[]> {
     .execute()
 }
 
-/** Over for so long; with their children, events and all. Those with living children stay. */
+/** Sessions that ended before `before`, with their events. Trees with a session that has not ended are kept. */
 export async function deleteOverSessions(
   db: Db,
   filter: { project_id?: string; before: Date },
@@ -304,7 +303,7 @@ export async function deleteOverSessions(
     .where('status', 'in', finalStatuses)
     .where('ended_at', '<', filter.before.toISOString())
     .where(
-      sql<boolean>`not exists (select 1 from sessions living where living.root_session_id = sessions.root_session_id and living.status not in (${sql.join(finalStatuses)}))`,
+      sql<boolean>`not exists (select 1 from sessions active where active.root_session_id = sessions.root_session_id and active.status not in (${sql.join(finalStatuses)}))`,
     )
   if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
   return (await query.returning('id').execute()).map(({ id }) => id)

@@ -1,5 +1,4 @@
-// What an agent's file declares: how the agent is started, and how it is told its model, its provider, its reasoning level and
-// its tools. Everything ends in an environment, arguments, files and what ACP has for it.
+// What an agent's file declares: how the agent is started, and how its model, provider, reasoning level and tools are set. Everything ends in an environment, arguments, files and what ACP has for it.
 import { Fault } from '../fault.ts'
 import type { ModelProvider } from '../model-providers.ts'
 import type { Autonomy } from '../protocol/messages.ts'

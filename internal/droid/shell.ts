@@ -87,7 +87,9 @@ export function startShell(options: ShellOptions): Droid {
     if (state.cancelled) return { stop_reason: 'cancelled', final_text }
     const exit_code = code ?? 128 + (signal ? constants.signals[signal] : 0)
     if (exit_code === 0) return { stop_reason: 'end_turn', final_text, exit_code }
-    const how = signal ? `the script was killed by ${signal}` : `the script exited with code ${exit_code}`
+    const how = signal
+      ? `the script was killed by ${signal}`
+      : `the script failed with exit code ${exit_code}`
     const out_of_memory = exit_code === killedCode ? outOfMemory() : undefined
     if (!out_of_memory) return { stop_reason: 'error', final_text, exit_code, error: how }
     return { stop_reason: 'error', final_text, exit_code, error: `${out_of_memory}: ${how}`, out_of_memory }

@@ -1,22 +1,21 @@
-// Files of a workspace, reached from the host, without ever leaving the workspace. A path is walked one component
-// at a time, each opened below the directory handle of the one before (`/proc/self/fd/N/name`, never following a
-// link), so a droid that swaps a directory for a symlink in the middle of the walk gains nothing. Links are followed
-// by hand while they stay inside; what lies outside does not exist. A walk holds two handles, however long the path.
-
+// Accesses files of a workspace from the host without leaving the workspace. A path is walked one component at a time, each
+// opened relative to the directory handle of the previous one (`/proc/self/fd/N/name`, without following links), so replacing a
+// directory by a symlink during the walk has no effect. Links are resolved here as long as they stay inside; targets outside do
+// not exist. A walk holds two handles, whatever the length of the path.
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open, readlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
 import { isRoot } from '../lib/is-root.ts'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
-const mostLinks = 40
-/** Directories that one walk opens: more than a path can name, less than links and `..` can ask for. */
-const mostSteps = 4_000
+const maxLinks = 40
+/** Directories that one walk may open: more than a path can name, fewer than links and `..` can require. */
+const maxSteps = 4_000
 
 export type Place = {
   /** The directory that holds it. Null for the workspace's own root. */
   parent: FileHandle | null
-  /** A path that means exactly this entry, as long as the place is open. Never follow a link at its end. */
+  /** A path of exactly this entry while the place is open. Do not follow a link at its end. */
   path: string
   /** Relative to the workspace, with links resolved; '' for the root. */
   relative: string
@@ -28,7 +27,7 @@ type Options = {
   create_parents?: {
     uid: number
     gid: number
-    /** Throws if this directory must not be made. */
+    /** Throws if this directory must not be created. */
     check(relative: string): void
   }
   follow_last?: boolean
@@ -36,12 +35,12 @@ type Options = {
 
 const outside = (path: string) =>
   new Fault('invalid', `path "${path.slice(0, 200)}" leaves the workspace`, {
-    hint: 'paths are relative to the workspace',
+    hint: 'use a path relative to the workspace',
   })
 
 const below = (handle: FileHandle, name: string) => `/proc/self/fd/${handle.fd}/${name}`
 
-/** What is still to be walked, the next component last. Absolute paths are meant as the container sees them. */
+/** The remaining components, the next one last. Absolute paths are paths inside the container. */
 function components(path: string, root: Root): string[] {
   let inner = path
   if (path.startsWith('/')) {
@@ -61,7 +60,7 @@ async function lstatOrNothing(path: string): Promise<Stats | undefined> {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') return undefined
     if (code === 'ENAMETOOLONG')
-      throw new Fault('invalid', 'a part of the path is longer than file names can be')
+      throw new Fault('invalid', 'a component of the path is longer than a file name may be')
     throw error
   }
 }
@@ -77,26 +76,26 @@ async function openDirectory(path: string, shown: string): Promise<FileHandle | 
   }
 }
 
-/** Each step is checked before it is taken; what fails nevertheless was changed by the droid in between. */
+/** Each step is checked first; an error after the check means that the droid changed the entry in between. */
 function fileFault(thrown: unknown, path: string): unknown {
   const { code } = thrown as NodeJS.ErrnoException
   const shown = `"${path.slice(0, 200)}"`
   if (code === 'ENOSPC' || code === 'EDQUOT')
     return new Fault('exhausted', 'the disk is full', { cause: thrown })
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS')
-    return new Fault('forbidden', `the server may not touch ${shown}`, { cause: thrown })
+    return new Fault('forbidden', `the server has no permission to access ${shown}`, { cause: thrown })
   if (['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'EINVAL', 'ENXIO', 'ENOTEMPTY'].includes(code ?? ''))
-    return new Fault('conflict', `${shown} is being changed by somebody else`, {
-      hint: 'try again',
+    return new Fault('conflict', `${shown} was changed by another process during the call`, {
+      hint: 'retry',
       cause: thrown,
     })
   return thrown
 }
 
-/** The way from the root of a workspace to a directory in it. */
+/** A walk from the root of a workspace to a directory in it. */
 async function createWalk(root: Root, path: string) {
   const opened = await openDirectory(root.host, '.')
-  if (opened === 'changed') throw new Fault('not_found', 'the workspace has no directory')
+  if (opened === 'changed') throw new Fault('not_found', 'the directory of the workspace does not exist')
   const base: FileHandle = opened
   let here = base
   let names: string[] = []
@@ -107,9 +106,9 @@ async function createWalk(root: Root, path: string) {
     here = base
   }
 
-  /** False if what stands there is, or has just become, no directory to enter. */
+  /** False if the entry is not, or is no longer, a directory. */
   async function enter(name: string): Promise<boolean> {
-    if (++steps > mostSteps) throw new Fault('invalid', `path "${path.slice(0, 200)}" takes too many steps`)
+    if (++steps > maxSteps) throw new Fault('invalid', `path "${path.slice(0, 200)}" has too many components`)
     const next = await openDirectory(below(here, name), [...names, name].join('/'))
     if (next === 'changed') return false
     await shut()
@@ -128,13 +127,17 @@ async function createWalk(root: Root, path: string) {
     toRoot,
     here: () => here,
     relative: (...more: string[]) => [...names, ...more].join('/'),
-    /** From the root again: `..` of a handle is wherever the directory has been moved to. */
+    /** Walks again from the root: `..` of a handle leads to wherever the directory was moved. */
     async up(): Promise<void> {
       if (names.length === 0) throw outside(path)
       const again = names.slice(0, -1)
       await toRoot()
       for (const name of again)
-        if (!(await enter(name))) throw new Fault('conflict', `path "${path.slice(0, 200)}" keeps changing`)
+        if (!(await enter(name)))
+          throw new Fault(
+            'conflict',
+            `path "${path.slice(0, 200)}" was changed by another process during the call`,
+          )
     },
     async close(): Promise<void> {
       await shut()
@@ -143,7 +146,7 @@ async function createWalk(root: Root, path: string) {
   }
 }
 
-/** Walks to `path` and gives what stands there to `use`; every handle is closed afterwards. */
+/** Walks to `path` and passes the entry to `use`; all handles are closed afterwards. */
 export async function confined<T>(
   root: Root,
   path: string,
@@ -165,7 +168,8 @@ export async function confined<T>(
       const last = rest.length === 0
       let stats = await lstatOrNothing(here)
       if (stats?.isSymbolicLink() && (!last || options.follow_last !== false)) {
-        if (++links > mostLinks) throw new Fault('invalid', `path "${path.slice(0, 200)}" goes in circles`)
+        if (++links > maxLinks)
+          throw new Fault('invalid', `path "${path.slice(0, 200)}" has too many levels of symbolic links`)
         const target = await readlink(here)
         const inner = components(target, root)
         if (target.startsWith('/')) await walk.toRoot()
@@ -186,7 +190,11 @@ export async function confined<T>(
       if (!stats) throw new Fault('not_found', `no directory "${walk.relative(name)}" in the workspace`)
       if (!(await walk.enter(name))) {
         rest.push(name)
-        if (++links > mostLinks) throw new Fault('conflict', `path "${path.slice(0, 200)}" keeps changing`)
+        if (++links > maxLinks)
+          throw new Fault(
+            'conflict',
+            `path "${path.slice(0, 200)}" was changed by another process during the call`,
+          )
         continue
       }
       const made = options.create_parents

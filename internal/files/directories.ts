@@ -1,6 +1,5 @@
-// Directories in a place where a container may have put anything: made, given to their owner, moved aside. The path of
-// `parent` must be one that no container can change; what is in it may be hostile.
-
+// Creates directories, sets their owner and moves them aside, in a location where a container may have put anything. No
+// container may be able to change the path of `parent`; its content may be hostile.
 import { randomBytes } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { chown, type FileHandle, mkdir } from 'node:fs/promises'
@@ -21,7 +20,7 @@ import {
 } from './handles.ts'
 
 export type Owner = { uid: number; gid: number }
-/** What stands where a directory should be. */
+/** What is found in place of a directory. */
 export type Foreign = 'symlink' | 'file' | 'fifo' | 'socket' | 'device' | 'mount'
 export type Ensured = { status: 'made' | 'there' } | { status: 'foreign'; found: Foreign }
 
@@ -35,7 +34,7 @@ function foreign(stats: Stats): Foreign | undefined {
   return stats.isSocket() ? 'socket' : 'device'
 }
 
-/** One look: undefined if the entry was gone again before it could be opened. */
+/** One attempt: undefined if the entry was removed before it could be opened. */
 async function attempt(parent: FileHandle, name: string, owner: Owner): Promise<Ensured | undefined> {
   const path = below(parent, name)
   const made = mkdir(path, { mode: 0o750 }).then(() => 'made' as const)
@@ -46,8 +45,8 @@ async function attempt(parent: FileHandle, name: string, owner: Owner): Promise<
     const stats = await entry.stat()
     const found = foreign(stats) ?? (stats.dev === (await parent.stat()).dev ? undefined : 'mount')
     if (found) return { status: 'foreign', found }
-    // By the handle that was looked at. A real directory of this file system, in this place, is either ours or was
-    // made by the container; it is never one of the host.
+    // Through the handle that was checked. A real directory of this file system at this path was created by the server or by
+    // the container; it is never a directory of the host.
     if (isRoot() && (stats.uid !== owner.uid || stats.gid !== owner.gid))
       await chown(self(entry), owner.uid, owner.gid)
     return { status }
@@ -56,7 +55,7 @@ async function attempt(parent: FileHandle, name: string, owner: Owner): Promise<
   }
 }
 
-/** Makes sure that `name` is a real directory of the owner. Whatever else stands there is left alone and told. */
+/** Ensures that `name` is a real directory of the owner. Anything else at the path is left alone and reported. */
 export async function ensureDirectory(parent: string, name: string, owner: Owner): Promise<Ensured> {
   const handle = await openLocked(parent, 0o700)
   try {
@@ -65,8 +64,8 @@ export async function ensureDirectory(parent: string, name: string, owner: Owner
       const ensured = await attempt(handle, name, owner)
       if (ensured) return ensured
     }
-    throw new Fault('conflict', `directory "${name}" is removed as often as it is made`, {
-      hint: 'a process in the container does that: stop the container',
+    throw new Fault('conflict', `directory "${name}" is removed each time it is created`, {
+      hint: 'a process in the container removes it: stop the container',
     })
   } finally {
     await handle.close()
@@ -74,8 +73,8 @@ export async function ensureDirectory(parent: string, name: string, owner: Owner
 }
 
 /**
- * Moves an entry as it is, a link unfollowed, to the first of `places` that is on its file system: paths that no
- * container sees. A name that is taken gets a suffix. Answers where it is now, or undefined if there was nothing.
+ * Moves an entry, without following a link, to the first of `places` that is on its file system. No container may see these
+ * paths. An existing name gets a suffix. Returns the new path, or undefined if there was no entry.
  */
 export async function moveAside(parent: string, name: string, places: string[]): Promise<string | undefined> {
   const handle = await openDirectory(parent)
@@ -88,12 +87,12 @@ export async function moveAside(parent: string, name: string, places: string[]):
         return to
       } catch (error) {
         if (codeOf(error) === 'ENOENT') return undefined
-        // Another file system, or one that is mounted in this very place.
+        // Another file system, or a mount point.
         if (codeOf(error) !== 'EXDEV' && codeOf(error) !== 'EBUSY') throw error
       }
     }
-    throw new Fault('unavailable', `cannot move "${name}" aside: it is on a file system of its own`, {
-      hint: `look at ${parent}`,
+    throw new Fault('unavailable', `cannot move "${name}" aside: it is a mount point`, {
+      hint: `unmount it in ${parent}`,
     })
   } finally {
     await handle.close()

@@ -1,15 +1,14 @@
-// Deletes everything in a directory, of any depth, without recursion and with two handles: a subdirectory that is not
-// empty is moved up into the directory itself, under a name of ours, and takes its turn there. What is left to do is on
-// disk and nowhere else, so the work can stop at any point and be taken up again. No link is followed, and what a
-// process exchanges meanwhile is deleted as what it then is.
+// Deletes everything in a directory, of any depth, without recursion and with two handles: a subdirectory that is not empty is
+// moved into the directory itself under a generated name, and processed there. The remaining work is on disk only, so it can
+// stop at any point and be resumed. No link is followed; an entry that is replaced during the work is deleted as what it is then.
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, rmdir, unlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
 import { below, codeOf, entriesOf, moveEntry, type Name, openLocked, unless, unlock } from './handles.ts'
 
 const owned = 0o700
-/** What a container, or a mount of the host, can put in the way of one entry. Others are deleted all the same. */
-const inTheWay = [
+/** Errors that a container or a mount of the host can cause for one entry. The other entries are still deleted. */
+const obstacles = [
   'EBUSY',
   'EXDEV',
   'EMLINK',
@@ -24,10 +23,10 @@ const inTheWay = [
 
 type Outcome = 'gone' | 'full' | 'stuck'
 
-/** Removes an entry that is no directory, or an empty one. */
+/** Removes a file or an empty directory. */
 async function removeEntry(directory: FileHandle, name: Name, is_directory: boolean): Promise<Outcome> {
   const path = below(directory, name)
-  // What it was when it was listed only says what to try first.
+  // The listed type only determines what is tried first.
   for (const remove of is_directory ? [rmdir, unlink, rmdir] : [unlink, rmdir, unlink]) {
     try {
       await remove(path)
@@ -37,7 +36,7 @@ async function removeEntry(directory: FileHandle, name: Name, is_directory: bool
       if (code === 'ENOENT') return 'gone'
       if (code === 'ENOTEMPTY' || code === 'EEXIST') return 'full'
       if (code !== 'EISDIR' && code !== 'ENOTDIR') {
-        if (inTheWay.includes(code ?? '')) return 'stuck'
+        if (obstacles.includes(code ?? '')) return 'stuck'
         throw error
       }
     }
@@ -54,7 +53,7 @@ export async function emptyDirectory(
   let left = options.steps
   const spent = () => left <= 0 || options.signal?.aborted === true
 
-  /** Everything in a directory of the root: deleted, or moved into the root. True if anything was. */
+  /** Deletes the content of a directory of the root, or moves it into the root. True if there was progress. */
   async function drain(directory: FileHandle): Promise<boolean> {
     await unlock(directory)
     let moved = false
@@ -66,7 +65,7 @@ export async function emptyDirectory(
       if (outcome !== 'full') continue
       const to = below(root, `oubliette-${randomBytes(12).toString('hex')}`)
       const kept = moveEntry(below(directory, entry.name), to).then(() => true)
-      if (await unless(kept, inTheWay, false)) moved = true
+      if (await unless(kept, obstacles, false)) moved = true
     }
     return moved
   }
@@ -74,11 +73,11 @@ export async function emptyDirectory(
   async function remove(name: Buffer, is_directory: boolean): Promise<boolean> {
     const first = await removeEntry(root, name, is_directory)
     if (first !== 'full') return first === 'gone'
-    const directory = await unless(openLocked(below(root, name), owned), inTheWay, undefined)
+    const directory = await unless(openLocked(below(root, name), owned), obstacles, undefined)
     if (!directory) return false
     let moved = false
     try {
-      // Another file system that is mounted here is not ours to delete.
+      // A mounted file system must not be deleted.
       if ((await directory.stat()).dev !== dev) return false
       moved = await drain(directory)
     } finally {
@@ -99,8 +98,8 @@ export async function emptyDirectory(
     }
     if (!seen) return 'empty'
     if (!moved && !spent())
-      throw new Fault('conflict', 'some entries of the directory cannot be deleted', {
-        hint: 'look for mounts and for immutable files in it',
+      throw new Fault('conflict', 'failed to delete some entries of the directory', {
+        hint: 'check it for mounts and immutable files',
       })
   }
 }

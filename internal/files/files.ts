@@ -1,5 +1,4 @@
-// Reading, writing and listing files of a workspace, given a confined place.
-
+// Reads, writes and lists files of a workspace through confined paths.
 import { randomBytes } from 'node:crypto'
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open, readlink, rename, unlink } from 'node:fs/promises'
@@ -26,37 +25,41 @@ const entryOf = (stats: Stats) => ({
   modified_at: timeOf(stats),
 })
 
-/** A file may carry a time that no date can show. */
+/** A file may have a time that a date cannot represent. */
 const timeOf = ({ mtimeMs }: Stats): string =>
   new Date(Math.max(0, Math.min(lastTime_ms, mtimeMs || 0))).toISOString()
 
 const missing = (path: string) => new Fault('not_found', `no file "${path.slice(0, 200)}" in the workspace`)
 
-/** One at a time for each key; so many may wait, and whoever comes after them is refused. */
-function createLane({ waiting: most }: { waiting: number }) {
-  const lanes = new Map<string, (() => void)[]>()
+/** Runs one task at a time for each key; `waiting` more may queue, and further ones are refused. */
+function createQueue({ waiting: most }: { waiting: number }) {
+  const queues = new Map<string, (() => void)[]>()
 
   return async (key: string): Promise<() => void> => {
-    const queue = lanes.get(key)
-    if (!queue) lanes.set(key, [])
+    const queue = queues.get(key)
+    if (!queue) queues.set(key, [])
     else if (queue.length >= most)
-      throw new Fault('exhausted', `${most} listings of large directories are waiting in this workspace`, {
-        hint: 'try again when they are done',
-      })
+      throw new Fault(
+        'exhausted',
+        `${most} listings of large directories are already queued for this workspace`,
+        {
+          hint: 'retry when they have finished',
+        },
+      )
     else await new Promise<void>((resolve) => queue.push(resolve))
     return () => {
-      const next = lanes.get(key)!.shift()
+      const next = queues.get(key)!.shift()
       if (next) next()
-      else lanes.delete(key)
+      else queues.delete(key)
     }
   }
 }
 
-/** Entries that a listing reads without asking for its turn; each page of a larger directory reads all of it. */
+/** Entries that a listing reads without queuing; each page of a larger directory reads all of it. */
 const quickEntries = 4_096
-const inTurn = createLane({ waiting: 16 })
+const queued = createQueue({ waiting: 16 })
 
-/** The `limit` first names after the cursor. The directory is streamed: it may hold millions. */
+/** The first `limit` names after the cursor. The directory is streamed, because it may have millions of entries. */
 async function namesOf(handle: FileHandle, key: string, page: { limit: number; cursor?: string }) {
   const smallest = createSmallest(page.limit)
   let read = 0
@@ -64,10 +67,10 @@ async function namesOf(handle: FileHandle, key: string, page: { limit: number; c
   try {
     for await (const entry of entriesOf(handle)) {
       const name = entry.name.toString('utf8')
-      // A name that is no UTF-8 can be neither shown nor asked for.
+      // A name that is not UTF-8 can be neither shown nor requested.
       if ((page.cursor === undefined || name > page.cursor) && Buffer.from(name).equals(entry.name))
         smallest.add(name)
-      if (++read === quickEntries) release = await inTurn(key)
+      if (++read === quickEntries) release = await queued(key)
     }
   } finally {
     release?.()
@@ -79,15 +82,15 @@ export async function listDir(root: Root, path: string, page: { limit: number; c
   return await confined(root, path, {}, async (place) => {
     if (!place.stats) throw missing(path)
     if (!place.stats.isDirectory())
-      throw new Fault('invalid', `"${path}" is not a directory`, { hint: 'read_file reads files' })
-    // Opened and listed through its handle: what was checked is what is read.
+      throw new Fault('invalid', `"${path}" is not a directory`, { hint: 'use read_file' })
+    // Opened and listed through its handle, so that the checked directory is the one that is read.
     const handle = await open(place.path, O_RDONLY | O_DIRECTORY | (place.parent ? O_NOFOLLOW : 0))
     try {
       const { names, more } = await namesOf(handle, root.host, page)
       const entries = []
       for (const name of names) {
         const stats = await statOf(below(handle, name))
-        // Gone since the directory was read.
+        // Removed since the directory was read.
         if (stats) entries.push({ name, ...entryOf(stats) })
       }
       return { path: place.relative, entries, next_cursor: more ? names.at(-1)! : null }
@@ -102,11 +105,12 @@ export async function readFile(root: Root, path: string, range: { offset: number
     if (!place.stats) throw missing(path)
     if (!place.stats.isFile())
       throw new Fault('invalid', `"${path}" is not a regular file but a ${kindOf(place.stats)}`)
-    // O_NONBLOCK: should it have become a pipe since, this must not wait for a writer.
+    // O_NONBLOCK: if it has become a pipe since, this must not wait for a writer.
     const handle = await open(place.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
     try {
       const stats = await handle.stat()
-      if (!stats.isFile()) throw new Fault('conflict', `"${path}" has just changed`)
+      if (!stats.isFile())
+        throw new Fault('conflict', `"${path}" was changed by another process during the call`)
       const buffer = Buffer.alloc(Math.max(0, Math.min(range.max_bytes, stats.size - range.offset)))
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, range.offset)
       const bytes = buffer.subarray(0, bytesRead)
@@ -125,7 +129,7 @@ export async function readFile(root: Root, path: string, range: { offset: number
   })
 }
 
-/** JSON writes a control character as six: what is mostly such is shorter in base64, and quicker to write. */
+/** JSON encodes a control character as six characters, so data with many of them is shorter and faster in base64. */
 function isMostlyControl(bytes: Buffer): boolean {
   let control = 0
   for (const byte of bytes) if (byte < 0x20 && byte !== 0x0a && byte !== 0x09 && byte !== 0x0d) control++
@@ -159,7 +163,7 @@ export async function writeFile(
     path,
     options.create_parents ? { create_parents: { ...owner, check } } : {},
     async (place) => {
-      if (!place.parent) throw new Fault('invalid', 'path names the workspace itself')
+      if (!place.parent) throw new Fault('invalid', 'path is the root of the workspace')
       check(place.relative)
       if (place.stats && !place.stats.isFile())
         throw new Fault('conflict', `"${path}" is a ${kindOf(place.stats)}`)
@@ -168,17 +172,17 @@ export async function writeFile(
         : place.stats
           ? place.stats.mode & 0o777
           : 0o644
-      // Written beside and renamed over, so that nobody reads half a file and a crash leaves the old one.
-      const beside = `/proc/self/fd/${place.parent.fd}/.oubliette-${randomBytes(6).toString('hex')}`
-      const handle = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode)
+      // Written to a temporary file and renamed, so that no reader sees a partial file and a crash leaves the old one.
+      const temporary = `/proc/self/fd/${place.parent.fd}/.oubliette-${randomBytes(6).toString('hex')}`
+      const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode)
       try {
         await handle.writeFile(bytes)
         await handle.chmod(mode)
         if (isRoot()) await handle.chown(owner.uid, owner.gid)
         await handle.sync()
-        await rename(beside, place.path)
+        await rename(temporary, place.path)
       } catch (error) {
-        await unlink(beside).catch(() => undefined)
+        await unlink(temporary).catch(() => undefined)
         throw error
       } finally {
         await handle.close()
@@ -196,7 +200,7 @@ export async function pathInfo(root: Root, path: string) {
       return { path: place.relative, exists: true, ...entryOf(place.stats), target }
     })
   } catch (error) {
-    // A missing directory on the way is an answer here, not a failure.
+    // A missing parent directory is an answer here, not an error.
     if (error instanceof Fault && error.kind === 'not_found') return { path, exists: false }
     throw error
   }

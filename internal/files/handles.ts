@@ -1,14 +1,13 @@
-// Directory handles: the one way in which the server reaches below a directory that a container can write. An entry is
-// always named relative to the handle of its directory (`/proc/self/fd/N/name`), so no component of a path can be
-// exchanged between a check and its use, and no link is followed. Names are bytes where entries are walked: a container
-// may use names that are no UTF-8.
-
+// Directory handles: the only way in which the server accesses entries below a directory that a container can write. An entry is
+// always addressed relative to the handle of its directory (`/proc/self/fd/N/name`), so no component of a path can be replaced
+// between a check and its use, and no link is followed. Names are bytes where entries are walked, because a container may use
+// names that are not UTF-8.
 import { constants, type Dirent, type Stats } from 'node:fs'
 import { chmod, type FileHandle, lstat, open, opendir, rename } from 'node:fs/promises'
 import { isRoot } from '../lib/is-root.ts'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants
-/** Not in Node's constants. Such a handle needs no permission on what it names and opens nothing: no pipe waits. */
+/** Missing in Node's constants. Such a handle needs no permission on the entry and does not open it, so no pipe blocks. */
 const O_PATH = 0o10000000
 
 export type Name = string | Buffer
@@ -22,7 +21,7 @@ export const below = (handle: FileHandle, name: Name): string | Buffer =>
 
 export const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code
 
-/** `what` for the codes that are expected, and the error itself for all others. */
+/** Returns `what` for the expected error codes and throws all other errors. */
 export async function unless<T, U>(work: Promise<T>, codes: string[], what: U): Promise<T | U> {
   try {
     return await work
@@ -35,7 +34,7 @@ export async function unless<T, U>(work: Promise<T>, codes: string[], what: U): 
 export const statOf = (path: string | Buffer): Promise<Stats | undefined> =>
   unless(lstat(path), ['ENOENT', 'ENOTDIR'], undefined)
 
-/** A handle to the entry itself, whatever it is; a link is not followed. */
+/** A handle to the entry itself, of any type; a link is not followed. */
 export const openEntry = (path: string | Buffer): Promise<FileHandle> =>
   open(path as string, O_PATH | O_NOFOLLOW)
 
@@ -44,8 +43,8 @@ export const openDirectory = (path: string | Buffer): Promise<FileHandle> =>
   open(path as string, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK)
 
 /**
- * As `openDirectory`, also if its owner has no permission on it. Only a server without privilege ever needs that: it has
- * the same user as the containers, and gives the owner the permission first, through a handle.
+ * As `openDirectory`, also if its owner has no permission on it. Only an unprivileged server, which runs as the same user as
+ * the containers, needs this: it first grants the owner the permission through a handle.
  */
 export async function openLocked(path: string | Buffer, mode: number): Promise<FileHandle> {
   try {
@@ -66,27 +65,27 @@ export async function openLocked(path: string | Buffer, mode: number): Promise<F
 
 type RawDirent = Omit<Dirent, 'name'> & { name: Buffer }
 
-/** Streams the entries: memory does not grow with the directory, and the event loop gets its turns in between. */
+/** Streams the entries: memory does not grow with the directory, and the event loop is not blocked. */
 export async function* entriesOf(handle: FileHandle): AsyncGenerator<RawDirent> {
-  // The declared type does not know that names may be given as bytes.
+  // The declared type does not include names as bytes.
   const options = { encoding: 'buffer' as BufferEncoding, bufferSize: 256 }
   for await (const entry of await opendir(self(handle), options)) yield entry as unknown as RawDirent
 }
 
-/** Without privilege, a directory that a container has locked against its owner cannot be changed before this. */
+/** Grants the owner access to a directory that a container has locked. Needed without privileges only. */
 export async function unlock(directory: FileHandle): Promise<void> {
   if (isRoot()) return
   const { mode } = await directory.stat()
   if ((mode & 0o700) !== 0o700) await directory.chmod((mode & 0o7777) | 0o700)
 }
 
-/** Moves an entry as it is. What stands at `to` is replaced if it can be, as rename(2) does: choose a name of your own. */
+/** Moves an entry. An entry at `to` is replaced where rename(2) allows it, so use a unique name. */
 export async function moveEntry(from: string | Buffer, to: string | Buffer): Promise<void> {
   try {
     await rename(from, to)
   } catch (error) {
     if (codeOf(error) !== 'EACCES' || isRoot()) throw error
-    // A directory gets another parent only with write permission on itself.
+    // Moving a directory to another parent requires write permission on the directory itself.
     const entry = await openEntry(from)
     try {
       const stats = await entry.stat()

@@ -1,19 +1,19 @@
-// How much a tree holds. One operation at a time, in bounded memory, with a bounded number of handles, whatever shape a
-// container has given the tree. Nothing is locked: what moves during the walk may be counted twice or not at all.
+// Measures the size of a directory tree: one operation at a time, in bounded memory, with a bounded number of handles, whatever
+// the shape of the tree. Nothing is locked: entries that move during the walk may be counted twice or not at all.
 import type { Stats } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
 import { below, entriesOf, openDirectory, openLocked, statOf, unless } from './handles.ts'
 import { createSmallest } from './smallest.ts'
 
-/** What an entry costs beside its blocks: inodes and names are not free. */
+/** Bytes added per entry, for its inode and name. */
 const entryBytes = 1024
 const openHandles = 32
-/** Deeper trees are not walked to their end, and the result says so. */
-const mostLevels = 2048
-/** Names of directories that wait for their turn, over all levels of the walk. */
-const mostWaiting = 50_000
-/** Files with several links that are remembered; beyond, each link counts as a file. */
-const mostLinked = 100_000
+/** Deeper trees are not walked completely, and the result reports that. */
+const maxLevels = 2048
+/** Names of directories that are still to be walked, over all levels. */
+const maxPending = 50_000
+/** Files with several links that are tracked; beyond this, each link counts as a file. */
+const maxLinked = 100_000
 
 export type Measure = {
   bytes: number
@@ -24,12 +24,12 @@ export type Measure = {
 
 type Level = {
   name: Buffer
-  /** Undefined while it is far above the level that is walked now. */
+  /** Undefined while the walk is far below this level. */
   handle: FileHandle | undefined
   ino: number
   dev: number
   waiting: string[]
-  /** There are more directories after this name. */
+  /** Directories after this name are still to be listed. */
   after: string | undefined
 }
 
@@ -55,14 +55,14 @@ export async function measureTree(
     if (stats.nlink > 1 && !stats.isDirectory()) {
       const key = `${stats.dev}:${stats.ino}`
       if (linked.has(key)) return
-      if (linked.size < mostLinked) linked.add(key)
+      if (linked.size < maxLinked) linked.add(key)
     }
     total.bytes += stats.blocks * 512
   }
 
   /** Notes the directories in it that come after `level.after`; the first time, everything in it is counted. */
   async function scan(level: Level, first: boolean): Promise<void> {
-    const room = Math.max(16, Math.floor((mostWaiting - waiting) / 2))
+    const room = Math.max(16, Math.floor((maxPending - waiting) / 2))
     const found = createSmallest(room)
     const { after } = level
     for await (const entry of entriesOf(level.handle!)) {
@@ -72,7 +72,7 @@ export async function measureTree(
       const stats = await statOf(below(level.handle!, entry.name))
       if (!stats) continue
       if (first) count(stats)
-      // A file system that somebody mounted here is not part of the tree.
+      // A mounted file system is not part of the tree.
       if (stats.isDirectory() && stats.dev === level.dev) found.add(name)
     }
     const { names, more } = found.take()
@@ -86,7 +86,7 @@ export async function measureTree(
     const level: Level = { name, handle, ino, dev, waiting: [], after: undefined }
     levels.push(level)
     const far = levels.length - openHandles
-    // The root's handle stays: it is where every way begins.
+    // The root's handle stays open: every path starts there.
     if (far > 0) await shut(levels[far]!)
     await scan(level, true)
   }
@@ -97,7 +97,7 @@ export async function measureTree(
     await handle?.close()
   }
 
-  /** Opens the last level again, on its way from the root; false if it is no longer there. */
+  /** Reopens the last level by walking from the root; false if it is gone. */
   async function reopen(): Promise<boolean> {
     for (let index = 1; index < levels.length; index++) {
       const level = levels[index]!
@@ -126,7 +126,7 @@ export async function measureTree(
     const next = level.waiting.pop()
     if (next === undefined) return await scan(level, false)
     waiting -= 1
-    if (levels.length >= mostLevels) {
+    if (levels.length >= maxLevels) {
       total.complete = false
       return
     }

@@ -1,8 +1,8 @@
-/** The `limit` smallest of any number of things, in memory for twice as many. */
+/** The `limit` smallest of any number of names, with memory for twice as many. */
 export function createSmallest(limit: number) {
   let kept: string[] = []
   let dropped = false
-  /** The largest of the kept ones, once there were too many. */
+  /** The largest kept name, once names were dropped. */
   let bound: string | undefined
 
   function trim(): void {
@@ -19,7 +19,7 @@ export function createSmallest(limit: number) {
       kept.push(name)
       if (kept.length >= 2 * limit + 64) trim()
     },
-    /** In order, and whether there were more. */
+    /** The names in order, and whether there were more. */
     take(): { names: string[]; more: boolean } {
       trim()
       const names = kept

@@ -1,6 +1,6 @@
-// Deleting. A tree is first moved to a directory that no container sees, which is quick whatever it holds, and is
-// deleted from there in the background: one tree at a time, a slice of each in turn, so that a large one does not hold
-// up the others. The directory is the queue: what a crash left there is deleted by the next sweep.
+// Deletes directory trees. A tree is first moved to a directory that no container sees, which is fast for any size, and deleted
+// there in the background: one slice of each tree after the other, so that a large one does not delay the others. The directory
+// is the queue: what remains after a crash is deleted by the next sweep.
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, mkdir, rmdir, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,15 +10,15 @@ import { emptyDirectory } from './empty.ts'
 import { below, codeOf, entriesOf, moveEntry, openDirectory, openLocked, statOf, unless } from './handles.ts'
 
 const slice = 5_000
-/** Slices of one tree in one sweep: a process that was in it when it was moved may fill it for as long as it runs. */
-const mostSlices = 400
-/** Slices of a tree that a container sees and may fill meanwhile. */
-const mostInPlace = 4_000
+/** Slices of one tree in one sweep: a process whose working directory is in the tree may keep filling it. */
+const maxSlices = 400
+/** Slices of a tree that a container still sees and may keep filling. */
+const maxInPlace = 4_000
 
 export type Trash = {
-  /** `parent` is a path that no container can change. Answers when no container sees the entry any more. */
+  /** No container may be able to change the path `parent`. Settles when no container sees the entry any more. */
   discard(parent: string, name: string): Promise<void>
-  /** Takes up the deletion of whatever is in the trash; answers when nothing more can be done. */
+  /** Deletes what is in the trash; settles when nothing more can be deleted. */
   sweep(): Promise<void>
   close(): Promise<void>
 }
@@ -26,12 +26,12 @@ export type Trash = {
 export function createTrash({ directory, log }: { directory: string; log: Log }): Trash {
   const ended = new AbortController()
   const { signal } = ended
-  /** Directories of the trash into which a tree is being moved: empty for the moment, and not to be removed. */
+  /** Directories of the trash into which a tree is being moved: still empty, but must not be removed. */
   const filling = new Set<string>()
   let working: Promise<void> | undefined
   let again = false
 
-  /** Where the trash is on another file system: by the same handles, but in sight of the container. */
+  /** For a tree on another file system than the trash: the same deletion, but visible to the container. */
   async function discardInPlace(parent: FileHandle, name: string): Promise<void> {
     const path = below(parent, name)
     const stats = await statOf(path)
@@ -39,11 +39,7 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     if (!stats.isDirectory()) return await unlink(path)
     const tree = await openLocked(path, 0o700)
     try {
-      for (
-        let left = mostInPlace;
-        (await emptyDirectory(tree, { steps: slice, signal })) === 'more';
-        left--
-      ) {
+      for (let left = maxInPlace; (await emptyDirectory(tree, { steps: slice, signal })) === 'more'; left--) {
         signal.throwIfAborted()
         if (left === 0)
           throw new Fault('conflict', `"${name}" grows while it is deleted`, {
@@ -55,7 +51,7 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     }
     const rest = rmdir(path).then(() => true)
     if (await unless(rest, ['ENOTEMPTY', 'EEXIST', 'ENOTDIR'], false)) return
-    throw new Fault('conflict', `"${name}" is changed while it is deleted`, {
+    throw new Fault('conflict', `"${name}" changes while it is deleted`, {
       hint: 'stop the container first',
     })
   }
@@ -71,7 +67,7 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
       await mkdir(bin, { mode: 0o700 })
       await moveEntry(below(parent, name), join(bin, 'tree'))
     } catch (error) {
-      // It is empty, or was never made; else the next sweep removes it.
+      // It is empty or does not exist; otherwise the next sweep removes it.
       await rmdir(bin).catch(() => undefined)
       if (codeOf(error) === 'ENOENT') return
       if (codeOf(error) !== 'EXDEV') throw error
@@ -83,9 +79,9 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     void sweep()
   }
 
-  /** True when it is gone. */
+  /** True when the tree is deleted. */
   async function work(root: FileHandle, name: Buffer): Promise<boolean> {
-    // What a discard found nothing for may be listed still after it was removed.
+    // A directory of a discard without a tree may still be listed after its removal.
     const bin = await unless(openLocked(below(root, name), 0o700), ['ENOENT'], undefined)
     if (!bin) return true
     try {
@@ -97,13 +93,13 @@ export function createTrash({ directory, log }: { directory: string; log: Log })
     return true
   }
 
-  /** `left` has the slices that each tree still gets in this sweep. True if there is more to do. */
+  /** `left` has the remaining slices of each tree in this sweep. True if there is more to delete. */
   async function round(root: FileHandle, left: Map<string, number>): Promise<boolean> {
     let more = false
     for await (const { name } of entriesOf(root)) {
       if (signal.aborted) return false
       const key = name.toString('latin1')
-      const slices = left.get(key) ?? mostSlices
+      const slices = left.get(key) ?? maxSlices
       if (slices === 0 || filling.has(key)) continue
       left.set(key, slices - 1)
       try {

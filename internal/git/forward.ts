@@ -1,6 +1,6 @@
-// One request to a remote and its answer. Bodies are streamed in both directions and the slower side sets the pace. Headers are
-// chosen here, not passed on; the credential goes to the remote's own origin only. An answer that is not git's protocol is
-// never passed on: of an error only its text is used, without the credential.
+// Forwards one request to a remote and its answer. Bodies are streamed in both directions with backpressure. Headers are set
+// here, not forwarded; the credential is sent to the remote's own origin only. An answer that is not in git's protocol is never
+// forwarded: only the text of an error is used, without the credential.
 import { Agent as HttpAgent, type IncomingMessage, request as overHttp, type ServerResponse } from 'node:http'
 import { Agent as HttpsAgent, request as overHttps } from 'node:https'
 import type { Transform } from 'node:stream'
@@ -22,10 +22,10 @@ function headersFor(route: Route, request: IncomingMessage, credential: Credenti
   const { headers } = request
   const protocol = header(headers['git-protocol'], /^[a-z0-9=:.-]{1,100}$/)
   const chosen: Record<string, string> = {
-    // Hosts tell git clients from browsers by it.
+    // Git hosts distinguish git clients from browsers by it.
     'user-agent': header(headers['user-agent'], /^git\/[\w.-]{1,50}$/) ?? 'git/oubliette',
     accept: route.method === 'GET' ? '*/*' : route.answer,
-    // So that a credential in an answer is found.
+    // An uncompressed answer can be searched for the credential.
     'accept-encoding': 'identity',
     ...(protocol ? { 'git-protocol': protocol } : {}),
     ...(credential ? { authorization: authorization(credential) } : {}),
@@ -40,7 +40,7 @@ function headersFor(route: Route, request: IncomingMessage, credential: Credenti
   }
 }
 
-/** What the remote says about its error, if that is plain text. */
+/** The text of the remote's error, if it is plain text. */
 async function errorText(incoming: IncomingMessage): Promise<string> {
   if (!/^text\/plain\b/i.test(incoming.headers['content-type'] ?? '')) return ''
   const parts: Buffer[] = []
@@ -53,7 +53,7 @@ async function errorText(incoming: IncomingMessage): Promise<string> {
       if (read >= errorBytes) break
     }
   } catch {
-    // The status tells enough.
+    // The status is sufficient.
   } finally {
     clearTimeout(late)
   }
@@ -65,13 +65,16 @@ function refusal(status: number, with_credential: boolean): Fault {
     return new Fault(
       'forbidden',
       with_credential
-        ? `the remote refuses the credential of the project (HTTP ${status})`
+        ? `the remote rejected the project's credential (HTTP ${status})`
         : `the remote requires a credential (HTTP ${status})`,
-      { hint: 'an admin sets a git credential with project update and credential_refs' },
+      { hint: 'an administrator can set a git credential with project update and credential_refs' },
     )
   if (status === 404 || status === 410)
-    return new Fault('not_found', `the remote has no such repository, or hides it (HTTP ${status})`)
-  return new Fault('unavailable', `the remote answers with HTTP ${status}`)
+    return new Fault(
+      'not_found',
+      `the remote does not have this repository, or access is denied (HTTP ${status})`,
+    )
+  return new Fault('unavailable', `the remote answered with HTTP ${status}`)
 }
 
 export type Exchange = {
@@ -81,13 +84,13 @@ export type Exchange = {
   request: IncomingMessage
   response: ServerResponse
   signal: AbortSignal
-  /** Holds the bytes of one direction to the rate of the container. */
+  /** Limits one direction to the rate of the container. */
   throttle: () => Transform
 }
 
-export function createForward(options: { silence_ms: number }) {
-  // Node's own agents know HTTP_PROXY, HTTPS_PROXY and NO_PROXY, when they are given the environment. Connections are not
-  // kept: a streamed body cannot be sent again when a kept connection turns out to be closed.
+export function createForward(options: { idle_timeout_ms: number }) {
+  // Node's agents support HTTP_PROXY, HTTPS_PROXY and NO_PROXY if they get the environment. Connections are not kept alive: a
+  // streamed body cannot be repeated when a kept connection turns out to be closed.
   const common = { keepAlive: false, proxyEnv: process.env }
   const plain = new HttpAgent(common)
   const secure = new HttpsAgent(common)
@@ -98,7 +101,7 @@ export function createForward(options: { silence_ms: number }) {
     const how = {
       method: route.method,
       headers: headersFor(route, request, credential),
-      timeout: options.silence_ms,
+      timeout: options.idle_timeout_ms,
       signal,
     }
     const outgoing =
@@ -108,7 +111,7 @@ export function createForward(options: { silence_ms: number }) {
     outgoing.once('response', resolve)
     outgoing.on('error', reject)
     outgoing.once('timeout', () =>
-      outgoing.destroy(new Error(`no data for ${Math.round(options.silence_ms / 1000)} s`)),
+      outgoing.destroy(new Error(`no data for ${Math.round(options.idle_timeout_ms / 1000)} s`)),
     )
     if (route.method === 'GET') outgoing.end()
     else {
@@ -121,11 +124,11 @@ export function createForward(options: { silence_ms: number }) {
       return await promise
     } catch (error) {
       if (signal.aborted) throw signal.reason
-      throw new Fault('unavailable', `the remote cannot be reached: ${messageOf(error)}`, { cause: error })
+      throw new Fault('unavailable', `failed to reach the remote: ${messageOf(error)}`, { cause: error })
     }
   }
 
-  /** The answer, and the base it came from: a remote may have moved on its own host. */
+  /** The answer and the base URL it came from: a remote may have moved on its own host. */
   async function begin(exchange: Exchange): Promise<{ incoming: IncomingMessage; base: URL }> {
     let { base } = exchange
     for (let hop = 0; ; hop += 1) {
@@ -136,15 +139,19 @@ export function createForward(options: { silence_ms: number }) {
       const { location } = incoming.headers
       const next = location === undefined ? undefined : movedBase(from, location, exchange.route)
       if (!next || exchange.route.method === 'POST' || hop >= mostRedirects)
-        throw new Fault('unavailable', 'the remote redirects to another address, which is not followed', {
-          hint: 'create the project with the new address as remote_url',
-        })
+        throw new Fault(
+          'unavailable',
+          'the remote redirects to another address; the redirect is not followed',
+          {
+            hint: 'create the project with the new address as remote_url',
+          },
+        )
       base = next
     }
   }
 
   return {
-    /** Answers with the base to use from now on, and how many bytes came. Throws a fault before anything was written. */
+    /** Returns the base URL to use from now on and the bytes received. Throws a fault if nothing was written yet. */
     async pass(exchange: Exchange): Promise<{ base: URL; bytes: number }> {
       const { route, credential, response } = exchange
       const secrets = secretForms(credential)
@@ -164,7 +171,7 @@ export function createForward(options: { silence_ms: number }) {
       const encoding = incoming.headers['content-encoding'] ?? 'identity'
       if (type !== route.answer || encoding !== 'identity') {
         incoming.destroy()
-        throw new Fault('unavailable', 'the remote does not answer in git’s smart HTTP protocol', {
+        throw new Fault('unavailable', 'the remote does not support the git smart HTTP protocol', {
           hint: 'check remote_url',
         })
       }
@@ -178,7 +185,7 @@ export function createForward(options: { silence_ms: number }) {
       incoming.on('data', (chunk: Buffer) => {
         bytes += chunk.length
       })
-      // A stream that broke must not look like one that ended: the pipeline destroys the response then.
+      // A broken stream must not look complete: the pipeline destroys the response on error.
       await pipeline(incoming, exchange.throttle(), createScrub(secrets), response)
       return { base, bytes }
     },

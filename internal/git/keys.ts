@@ -1,6 +1,6 @@
-// Keys for git commands that belong to no session: the clone that the server runs, and commands of `container exec`. A key is
-// valid in one container, for the services it was issued for, until it is disposed. It is kept in memory only: it does not
-// outlive the process that waits for the command.
+// Keys for git commands that do not belong to a session: the clone that the server runs, and commands of `container exec`. A key
+// is valid in one container, for the services it was issued for, until it is disposed. It is in memory only and ends with the
+// process that waits for the command.
 import { createHash, randomBytes } from 'node:crypto'
 import type { Service } from './remote.ts'
 
@@ -25,7 +25,7 @@ export function createGitKeys(onDispose: (holder: string) => void) {
         },
       }
     },
-    /** Undefined if it is no key of this container, or not any more. */
+    /** Undefined if the key is not a valid key of this container. */
     find(project_id: string, key: string): { holder: string; allowed: readonly Service[] } | undefined {
       const found = pattern.test(key) ? issued.get(hashOf(key)) : undefined
       return found?.project_id === project_id ? found : undefined

@@ -1,7 +1,7 @@
-// The git proxy: git in a container reaches the one remote of its project through it, and the remote's credential stays here.
-// It promises that only a living session of that container, or a command that the server itself runs in it, gets through; that
-// nothing but the smart HTTP protocol of that one remote can be reached; and that the credential is sent to the remote's own
-// origin only. Who holds a key and which remote a project has is left to those who are given to it.
+// The git proxy: git in a container reaches the one remote of its project through it, and the remote's credential stays on the
+// server. Guarantees: only a live session of that container, or a command that the server runs in it, has access; only the smart
+// HTTP protocol of that remote can be used; the credential is sent to the remote's own origin only. The dependencies decide who
+// holds a key and which remote a project has.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Transform } from 'node:stream'
@@ -16,40 +16,40 @@ import { baseOf, isProxied, routeOf, type Service, secretForms } from './remote.
 import { scrubText } from './scrub.ts'
 import { createSlots } from './slots.ts'
 
-/** `holder` names whose key it is: when that ends, its requests end. */
+/** `holder` identifies the owner of the key: when it ends, its requests end. */
 export type Holder = { holder: string; allowed: readonly Service[] }
 export type Remote = { remote_url: string | null; credential: Credential | undefined }
 
 export type GitProxyDeps = {
   log: Log
-  /** Who holds this key in this container? Throws `unauthenticated`. */
+  /** Returns the holder of this key in this container. Throws `unauthenticated`. */
   admit(project_id: string, key: string): Promise<Holder>
   remote(project_id: string): Promise<Remote>
-  /** How many milliseconds a request of this container has to wait yet; 0 takes it. */
-  pace(project_id: string, weight: number): number
-  /** For tests: a remote that is silent for this long is given up. */
-  silence_ms?: number
+  /** Milliseconds that a request of this container has to wait; 0 accepts it. */
+  throttle(project_id: string, weight: number): number
+  /** For tests: time without data after which a request to the remote fails. */
+  idle_timeout_ms?: number
 }
 
 export interface GitProxy {
-  /** Takes a connection over that a container opened. */
+  /** Takes over a connection that a container opened. */
   accept(project_id: string, socket: Socket): void
-  /** Ends the requests of a key that is not valid any more. */
+  /** Aborts the requests of a key that is no longer valid. */
   end(holder: string): void
   close(): void
 }
 
-const silenceMs = 120_000
-/** However steadily a remote sends, this is the end of it. */
-const longestMs = 60 * 60_000
-const atOnce = 16
-const patienceMs = 120_000
-const remembered = 1000
-const throttled = 10_000
+const idleTimeoutMs = 120_000
+/** Total time limit of a request. */
+const maxRequestMs = 60 * 60_000
+const maxConcurrent = 16
+const slotWaitMs = 120_000
+const maxRedirected = 1000
+const maxThrottled = 10_000
 const burstMs = 100
 const bytesPerSecond = 64 * 1024 * 1024
 
-// Git shows the text of a refusal, except with 401, where it asks for a password instead.
+// Git prints the text of an error, except with 401, where it prompts for a password instead.
 const statusOf: Record<Kind, number> = {
   invalid: 400,
   unauthenticated: 403,
@@ -70,8 +70,8 @@ const bearer = (request: IncomingMessage): string | undefined =>
  * the server's event loop, which all containers share.
  */
 export function createThrottle(bytes_per_second: number, now: () => number = () => performance.now()) {
-  /** By container: until when what it has moved takes, at this rate. */
-  const busy_until = new LRUCache<string, number>({ max: throttled })
+  /** By container: when the bytes it has sent so far are paid off at this rate. */
+  const busy_until = new LRUCache<string, number>({ max: maxThrottled })
 
   return (project_id: string): Transform =>
     new Transform({
@@ -88,14 +88,14 @@ export function createThrottle(bytes_per_second: number, now: () => number = () 
 export function createGitProxy(deps: GitProxyDeps): GitProxy {
   const { log } = deps
   const connections = createConnections()
-  const slots = createSlots(atOnce, patienceMs)
-  const forward = createForward({ silence_ms: deps.silence_ms ?? silenceMs })
+  const slots = createSlots(maxConcurrent, slotWaitMs)
+  const forward = createForward({ idle_timeout_ms: deps.idle_timeout_ms ?? idleTimeoutMs })
   const throttle = createThrottle(bytesPerSecond)
   const warn = createThrottledWarn(log)
-  /** By holder: what ends its requests. */
-  const under_way = new Map<string, Set<AbortController>>()
-  /** Where a remote redirected to, on its own origin: later requests of the same command go there. */
-  const moved = new LRUCache<string, { remote_url: string; base: URL }>({ max: remembered })
+  /** By holder: the controllers that end its requests. */
+  const open_requests = new Map<string, Set<AbortController>>()
+  /** Redirects of a remote on its own origin: later requests of the same command go to the new base. */
+  const moved = new LRUCache<string, { remote_url: string; base: URL }>({ max: maxRedirected })
   const server = createServer({ noDelay: true, requestTimeout: 0 })
 
   function baseFor(project_id: string, remote_url: string): URL {
@@ -108,14 +108,15 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
     else moved.set(project_id, { remote_url, base })
   }
 
-  /** Ends with the response, with the holder's key, and after the longest time; whichever comes first. */
-  function leash(holder: string, response: ServerResponse): { signal: AbortSignal } & Disposable {
+  /** A signal that is aborted when the response closes, the holder's key ends, or the time limit is reached. */
+  function requestScope(holder: string, response: ServerResponse): { signal: AbortSignal } & Disposable {
     const leave = new AbortController()
-    const mine = under_way.get(holder) ?? new Set()
-    under_way.set(holder, mine.add(leave))
+    const mine = open_requests.get(holder) ?? new Set()
+    open_requests.set(holder, mine.add(leave))
     const timer = setTimeout(
-      () => leave.abort(new Fault('timeout', `the request took longer than ${longestMs / 60_000} minutes`)),
-      longestMs,
+      () =>
+        leave.abort(new Fault('timeout', `the request took longer than ${maxRequestMs / 60_000} minutes`)),
+      maxRequestMs,
     ).unref()
     const onClose = () => leave.abort(new Fault('unavailable', 'the client closed the connection'))
     response.once('close', onClose)
@@ -125,7 +126,7 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
         clearTimeout(timer)
         response.off('close', onClose)
         mine.delete(leave)
-        if (mine.size === 0 && under_way.get(holder) === mine) under_way.delete(holder)
+        if (mine.size === 0 && open_requests.get(holder) === mine) open_requests.delete(holder)
       },
     }
   }
@@ -133,22 +134,22 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
   async function pass(project_id: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const key = bearer(request)
     if (key === undefined)
-      throw new Fault('unauthenticated', 'no session key', {
-        hint: 'git in a session sends it by itself, from its environment',
+      throw new Fault('unauthenticated', 'missing session key', {
+        hint: 'run git inside a session, whose environment configures the key',
       })
     const { holder, allowed } = await deps.admit(project_id, key)
     const route = routeOf(request.method, request.url)
     if (!route)
-      throw new Fault('not_found', 'only git-upload-pack and git-receive-pack of the remote are passed on', {
-        hint: 'Git LFS, archives and other repositories are not',
+      throw new Fault('not_found', 'only git-upload-pack and git-receive-pack of the remote are supported', {
+        hint: 'Git LFS, archives and other repositories are not supported',
       })
     if (!allowed.includes(route.service))
-      throw new Fault('forbidden', `this key may not be used for ${route.service}`)
+      throw new Fault('forbidden', `this key does not permit ${route.service}`)
     const { remote_url, credential } = await deps.remote(project_id)
     if (remote_url === null || !isProxied(remote_url))
       throw new Fault('not_found', 'the project has no http(s) remote')
-    using held = leash(holder, response)
-    using _slot = await slots(project_id, held.signal)
+    using scope = requestScope(holder, response)
+    using _slot = await slots(project_id, scope.signal)
     const begun = performance.now()
     const base = baseFor(project_id, remote_url)
     try {
@@ -158,14 +159,14 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
         credential,
         request,
         response,
-        signal: held.signal,
+        signal: scope.signal,
         throttle: () => throttle(project_id),
       })
       remember(project_id, remote_url, found)
       const ms = Math.round(performance.now() - begun)
       log.debug('git request', { project_id, service: route.service, method: route.method, bytes, ms })
     } catch (error) {
-      // It may have moved once more.
+      // The remote may have moved again.
       moved.delete(project_id)
       if (!(error instanceof Fault)) throw error
       throw new Fault(error.kind, scrubText(error.message, secretForms(credential)), { hint: error.hint })
@@ -174,7 +175,7 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
 
   function refuse(project_id: string, request: IncomingMessage, response: ServerResponse, thrown: unknown) {
     if (response.destroyed || response.headersSent) {
-      log.debug('git request cut short', { project_id, reason: messageOf(thrown) })
+      log.debug('git request aborted', { project_id, reason: messageOf(thrown) })
       return void response.destroy()
     }
     const fault = toFault(thrown)
@@ -185,10 +186,10 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
       reason: fault.message,
       method: request.method,
     }
-    if (fault.kind === 'internal') log.error('failed to pass on a git request', { ...about, error: thrown })
+    if (fault.kind === 'internal') log.error('failed to forward a git request', { ...about, error: thrown })
     else warn(project_id, 'git request refused', about)
     const text = `${fault.message}${fault.hint ? ` (${fault.hint})` : ''}\n`
-    // What is left of the request is not waited for.
+    // The rest of the request is not read.
     response
       .writeHead(statusOf[fault.kind], { 'content-type': 'text/plain; charset=utf-8', connection: 'close' })
       .end(text)
@@ -199,9 +200,14 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
     const ended = connections.begin(request.socket)
     if (project_id === undefined || !ended) return
     response.once('close', ended)
-    const wait_ms = deps.pace(project_id, 0)
+    const wait_ms = deps.throttle(project_id, 0)
     if (wait_ms > 0)
-      return refuse(project_id, request, response, new Fault('exhausted', 'this container asks too often'))
+      return refuse(
+        project_id,
+        request,
+        response,
+        new Fault('exhausted', 'too many requests from this container'),
+      )
     pass(project_id, request, response).catch((error: unknown) =>
       refuse(project_id, request, response, error),
     )
@@ -212,8 +218,8 @@ export function createGitProxy(deps: GitProxyDeps): GitProxy {
       if (connections.add(project_id, socket)) server.emit('connection', socket)
     },
     end(holder) {
-      for (const leave of under_way.get(holder) ?? [])
-        leave.abort(new Fault('unauthenticated', 'the key of this request is not valid any more'))
+      for (const leave of open_requests.get(holder) ?? [])
+        leave.abort(new Fault('unauthenticated', 'the key of this request is no longer valid'))
     },
     close() {
       server.closeAllConnections()

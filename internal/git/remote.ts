@@ -1,5 +1,5 @@
-// What may be asked of the one remote of a project, and with which credential. Pure. Requests are matched as they were
-// sent, without decoding, against a fixed list: no byte of the path that a container sends reaches the remote.
+// Which requests the proxy accepts for a project's remote, and which credential it uses. Pure. Requests are matched without
+// decoding against a fixed list: no byte of the path that a container sends reaches the remote.
 import type { Credential } from '../config/models.ts'
 
 export type Service = 'git-upload-pack' | 'git-receive-pack'
@@ -38,10 +38,10 @@ for (const base of ['/git/remote', '/git/remote.git'])
 export const routeOf = (method: string | undefined, target: string | undefined): Route | undefined =>
   routes.get(`${method} ${target}`)
 
-/** The others (ssh, git) do not speak HTTP: containers reach them by their own network, without a credential. */
+/** Other remotes (ssh, git) do not use HTTP: containers reach them over their own network, without a credential. */
 export const isProxied = (remote_url: string): boolean => /^https?:\/\//.test(remote_url)
 
-/** The first git credential that a project names. There is no default: a credential goes only where an admin sent it. */
+/** The first git credential that a project references. There is no default, so that a credential is used only where an administrator assigned it. */
 export const gitCredential = (
   credentials: ReadonlyMap<string, Credential>,
   refs: readonly string[],
@@ -53,14 +53,14 @@ const login = ({ username, key }: Credential) => base64(`${username ?? 'x-access
 
 export const authorization = (credential: Credential): string => `Basic ${login(credential)}`
 
-/** The forms in which a remote could repeat the credential. */
+/** Encodings in which a remote could echo the credential. */
 export function secretForms(credential: Credential | undefined): string[] {
   if (!credential) return []
   const key = credential.key.reveal()
   return [...new Set([key, login(credential), encodeURIComponent(key), base64(key)])]
 }
 
-/** The base of a remote's requests: its path without the slashes at its end. */
+/** The base URL of a remote's requests: its path without trailing slashes. */
 export function baseOf(remote_url: string): URL {
   const base = new URL(remote_url)
   base.pathname = base.pathname.replace(/\/+$/, '')
@@ -76,7 +76,7 @@ export function targetOf(base: URL, route: Route): URL {
   return target
 }
 
-/** The base that a redirect of `info/refs` leads to; undefined if it leaves the remote's origin or its protocol. */
+/** The base URL after a redirect of `info/refs`; undefined if it leaves the remote's origin or protocol. */
 export function movedBase(from: URL, location: string, route: Route): URL | undefined {
   const to = URL.parse(location, from.href)
   if (!to || to.origin !== from.origin || to.username || to.password) return undefined

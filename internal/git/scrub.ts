@@ -1,9 +1,9 @@
-// Removes a credential from what a remote answers, in case the remote repeats it. The replacement has the same length, so
-// that the framing of git's protocol and Content-Length stay right.
+// Removes a credential from a remote's answer, in case the remote echoes it. The replacement has the same length, so that the
+// framing of git's protocol and Content-Length stay valid.
 import { Transform } from 'node:stream'
 
-/** Shorter text is not searched for: it would occur by chance. */
-const shortest = 8
+/** Shorter secrets are not searched for: they would match by chance. */
+const minSecretLength = 8
 
 export const scrubText = (text: string, secrets: readonly string[]): string =>
   secrets.reduce((clean, secret) => (secret === '' ? clean : clean.replaceAll(secret, '***')), text)
@@ -16,7 +16,9 @@ function begun(data: Buffer, needle: Buffer): number {
 }
 
 export function createScrub(secrets: readonly string[]): Transform {
-  const needles = secrets.filter((secret) => secret.length >= shortest).map((secret) => Buffer.from(secret))
+  const needles = secrets
+    .filter((secret) => secret.length >= minSecretLength)
+    .map((secret) => Buffer.from(secret))
   let held: Buffer = Buffer.alloc(0)
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {

@@ -1,9 +1,9 @@
-// How many requests of one container are under way at once; the others wait their turn, in order, without being read.
+// Limits the concurrent requests of one container; others wait in order, without being read.
 import { Fault } from '../fault.ts'
 
 type Place = { taken: number; waiting: Set<() => void> }
 
-export function createSlots(most: number, patience_ms: number) {
+export function createSlots(max: number, wait_ms: number) {
   const places = new Map<string, Place>()
 
   function release(project_id: string, place: Place): void {
@@ -22,18 +22,18 @@ export function createSlots(most: number, patience_ms: number) {
     const place = places.get(project_id) ?? { taken: 0, waiting: new Set() }
     places.set(project_id, place)
     const slot = { [Symbol.dispose]: () => release(project_id, place) }
-    if (place.taken < most) {
+    if (place.taken < max) {
       place.taken += 1
       return slot
     }
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const late = () =>
       reject(
-        new Fault('unavailable', `this container has ${most} git requests under way`, {
-          hint: 'wait until they are over',
+        new Fault('unavailable', `this container already has ${max} open git requests`, {
+          hint: 'wait until they have ended',
         }),
       )
-    const timer = setTimeout(late, patience_ms)
+    const timer = setTimeout(late, wait_ms)
     const onAbort = () => reject(signal.reason)
     signal.addEventListener('abort', onAbort, { once: true })
     place.waiting.add(resolve)
@@ -41,7 +41,7 @@ export function createSlots(most: number, patience_ms: number) {
       await promise
       return slot
     } catch (error) {
-      // A turn that was given in the same moment goes to the next.
+      // A slot that was granted at the same moment goes to the next request.
       if (!place.waiting.delete(resolve)) release(project_id, place)
       throw error
     } finally {

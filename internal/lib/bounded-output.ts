@@ -1,8 +1,8 @@
-// Output that is kept up to a limit. Beyond it everything is still taken, so that the writer never blocks.
+// Keeps output up to a limit. Further output is still accepted, so that the writer never blocks.
 
 export type BoundedOutput = { push(data: Buffer): void; text(): string; readonly truncated: boolean }
 
-/** How many bytes of `data` end with a whole character: a cut must not leave half of one. */
+/** The length of `data` without an incomplete character at its end. */
 export function wholeCharacters(data: Buffer): number {
   for (let back = 1; back <= Math.min(4, data.length); back++) {
     const byte = data[data.length - back]!
@@ -22,7 +22,7 @@ export function createBoundedOutput(limit_bytes: number): BoundedOutput {
       const room = limit_bytes - held
       if (data.length > room) truncated = true
       if (room <= 0 || data.length === 0) return
-      // A copy: a piece of a larger buffer would keep all of that alive.
+      // A copy, because a slice would keep the whole underlying buffer in memory.
       const part = Buffer.from(data.subarray(0, room))
       kept.push(part)
       held += part.length

@@ -1,9 +1,9 @@
-// Deadlines on our side for whatever waits for another process: one that hangs keeps no deadline of its own. One timer
-// looks at all of them, so that a request costs no timer.
+// Deadlines for requests to another process, which may hang. One timer checks all of them, so that a request does not need a
+// timer of its own.
 
-const everyMs = 250
-/** The timer was late by so much: the process was stopped, or its event loop was blocked. */
-const stoppedMs = 1_000
+const checkMs = 250
+/** A timer delay from which on the process was suspended or its event loop was blocked. */
+const stallMs = 1_000
 
 type Waiting = { due: number; expire: () => void }
 
@@ -13,19 +13,19 @@ export function createDeadlines() {
 
   const timer = setInterval(() => {
     const now = performance.now()
-    const late = now - last - everyMs
+    const late = now - last - checkMs
     last = now
     for (const one of waiting)
-      if (late > stoppedMs)
-        // Answers may lie in the sockets unread: the time in which nobody could read them does not count.
+      if (late > stallMs)
+        // Answers may be unread in the sockets: time in which they could not be read does not count.
         one.due += late
       else if (one.due <= now) one.expire()
-  }, everyMs).unref()
+  }, checkMs).unref()
 
   return {
     /**
-     * Rejects with what `late` makes when the work has not settled in time; what becomes of it then is not told. If it
-     * makes nothing, the work has the same time once more.
+     * Rejects with the error that `late` returns when the work has not settled in time; its later outcome is ignored. If
+     * `late` returns undefined, the deadline is extended by the same time.
      */
     within<T>(work: Promise<T>, ms: number, late: () => Error | undefined): Promise<T> {
       return new Promise((resolve, reject) => {

@@ -1,24 +1,24 @@
-// Whether another process that we depend on answers, asked every few seconds. While it hangs, requests to it can be refused
-// at once instead of each waiting for its whole deadline.
+// Checks every few seconds whether a process that the server depends on answers. While it hangs, requests to it can be refused
+// at once instead of each waiting for its deadline.
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Fault, messageOf } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { Deadlines } from './deadlines.ts'
 
-const everyMs = 2_000
-/** While it does not answer: it is to be used again as soon as it does. */
+const intervalMs = 2_000
+/** Interval while the process does not answer, so that it is used again soon after it does. */
 const retryMs = 500
 
 export type Heartbeat = {
-  /** It answered something else: it does not hang, however long the question of a beat takes. */
-  heard(): void
-  /** Asks now; rejects with what is wrong. Those who ask at the same moment share one question. */
+  /** Call for any answer of the process: it does not hang, however long a check takes. */
+  answered(): void
+  /** Checks now; rejects with the error. Concurrent calls share one check. */
   check(): Promise<void>
-  /** What to refuse a request with; undefined while it is not known to hang. */
+  /** The fault to refuse requests with; undefined while the process is not known to hang. */
   hung(): Fault | undefined
-  /** Aborted when it is found to hang. */
+  /** Aborted when the process is found to hang. */
   alarm(): AbortSignal
-  /** Asks until the signal. */
+  /** Checks until the signal is aborted. */
   run(signal: AbortSignal): Promise<void>
 }
 
@@ -26,11 +26,11 @@ export function createHeartbeat(options: {
   /** "the database" */
   what: string
   ask: () => Promise<void>
-  /** Gives up what the question was asked on. */
+  /** Discards the connection of a failed check. */
   discard: () => void
   noAnswer: () => Fault
-  /** No answer for this long is a hang. */
-  patience_ms: number
+  /** Time without an answer after which the process counts as hung. */
+  timeout_ms: number
   deadlines: Deadlines
   log: Log
 }): Heartbeat {
@@ -38,10 +38,10 @@ export function createHeartbeat(options: {
   let beating: Promise<void> | undefined
   let hung: Fault | undefined
   let alarm = new AbortController()
-  let heard = 0
+  let answered_at = 0
 
   function hangs(fault: Fault): void {
-    if (!hung) log.error(`${what} does not answer, refusing requests to it until it does`)
+    if (!hung) log.error(`${what} does not answer; refusing requests to it until it does`)
     hung = fault
     alarm.abort(fault)
   }
@@ -56,15 +56,15 @@ export function createHeartbeat(options: {
   async function beat(): Promise<void> {
     let late: Fault | undefined
     try {
-      await deadlines.within(options.ask(), options.patience_ms, () => {
-        if (performance.now() - heard < options.patience_ms) return undefined
+      await deadlines.within(options.ask(), options.timeout_ms, () => {
+        if (performance.now() - answered_at < options.timeout_ms) return undefined
         late = options.noAnswer()
         return late
       })
       answers()
     } catch (error) {
       options.discard()
-      // Only what hangs is refused in advance: whatever else is wrong, a request learns at once.
+      // Requests are refused in advance only during a hang: other errors reach each request immediately.
       if (late) hangs(late)
       else answers()
       throw error
@@ -79,8 +79,8 @@ export function createHeartbeat(options: {
   }
 
   return {
-    heard: () => {
-      heard = performance.now()
+    answered: () => {
+      answered_at = performance.now()
     },
     check,
     hung: () => hung,
@@ -88,9 +88,9 @@ export function createHeartbeat(options: {
     async run(signal) {
       while (!signal.aborted) {
         const wait = await check().then(
-          () => everyMs,
+          () => intervalMs,
           (error: unknown) => {
-            log.debug(`failed to ask ${what}`, { reason: messageOf(error) })
+            log.debug(`failed to check ${what}`, { reason: messageOf(error) })
             return retryMs
           },
         )

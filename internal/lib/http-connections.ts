@@ -1,17 +1,17 @@
-// The connections of containers that speak HTTP to the server. No client of a model or of a git remote sends requests ahead
-// of the answers, and a thousand of them in one piece would be read in one go, which stops everybody. A container that does
-// so loses all its connections, and gets none for a moment.
+// The HTTP connections of containers. Clients of models and git remotes do not pipeline requests, and Node would process
+// thousands of pipelined requests in one iteration of the event loop. A container that pipelines loses all its connections and
+// is barred for a moment.
 import type { Socket } from 'node:net'
 
 const barredMs = 10_000
-/** More than one, so that a request which overtakes the end of the last answer is nobody's fault. */
-const mostAhead = 4
+/** More than one, because a request may arrive before the end of the previous answer is processed. */
+const maxPipelined = 4
 
 export function createConnections(now: () => number = () => performance.now()) {
   const projects = new WeakMap<Socket, string>()
   const open = new Map<string, Set<Socket>>()
   const barred = new Map<string, number>()
-  const under_way = new WeakMap<Socket, number>()
+  const pipelined = new WeakMap<Socket, number>()
 
   function bar(project_id: string): void {
     barred.set(project_id, now() + barredMs)
@@ -20,7 +20,7 @@ export function createConnections(now: () => number = () => performance.now()) {
 
   return {
     projectOf: (socket: Socket): string | undefined => projects.get(socket),
-    /** False: it was destroyed. */
+    /** False if the socket was destroyed. */
     add(project_id: string, socket: Socket): boolean {
       if ((barred.get(project_id) ?? 0) > now()) {
         socket.destroy()
@@ -36,16 +36,16 @@ export function createConnections(now: () => number = () => performance.now()) {
       })
       return true
     },
-    /** What ends the request; nothing if it must not be. */
+    /** Returns the function to call at the end of the request; undefined if the request must be ignored. */
     begin(socket: Socket): (() => void) | undefined {
       const project_id = projects.get(socket)
       if (project_id === undefined || socket.destroyed) return undefined
-      const ahead = under_way.get(socket) ?? 0
-      if (ahead === mostAhead) {
+      const ahead = pipelined.get(socket) ?? 0
+      if (ahead === maxPipelined) {
         bar(project_id)
         return undefined
       }
-      const change = (by: number) => void under_way.set(socket, (under_way.get(socket) ?? 0) + by)
+      const change = (by: number) => void pipelined.set(socket, (pipelined.get(socket) ?? 0) + by)
       change(1)
       return () => change(-1)
     },

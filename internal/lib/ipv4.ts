@@ -16,7 +16,7 @@ export function parseRange(cidr: string): Range | undefined {
 export const formatAddress = (address: number): string =>
   [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.')
 
-/** Whether it is a range written from its first address: `10.1.2.3/8` is more likely a mistake than a wish for `10.0.0.0/8`. */
+/** Whether it is a range with its first address: `10.1.2.3/8` is more likely a mistake than `10.0.0.0/8`. */
 export function isRange(cidr: string): boolean {
   const range = parseRange(cidr)
   return range !== undefined && cidr.startsWith(`${formatAddress(range.first)}/`) && !/\/0\d/.test(cidr)

@@ -1,9 +1,9 @@
-// One thing at a time for each key. Two starts and a delete of one project do not cross; other projects do not wait.
+// Runs one task at a time for each key. Two starts and a delete of one project do not overlap; other projects do not wait.
 export type KeyedQueue = {
   <T>(key: string, work: (signal: AbortSignal) => Promise<T>): Promise<T>
-  /** Whether something has the turn, or waits for it. */
+  /** Whether a task of the key runs or waits. */
   busy(key: string): boolean
-  /** Asks whoever has the turn to give up; what waits keeps its place. */
+  /** Aborts the running task; waiting tasks keep their place. */
   interrupt(key: string, reason: Error): void
   /** Resolves when all work that is queued now has ended. */
   settled(): Promise<void>
@@ -16,7 +16,7 @@ export function createKeyedQueue(): KeyedQueue {
   async function serial<T>(key: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const before = tails.get(key)
     const mine = (async () => {
-      // The one before has told its own caller how it ended.
+      // A failure was reported to the caller of that task.
       await before?.catch(() => undefined)
       const turn = new AbortController()
       turns.set(key, turn)

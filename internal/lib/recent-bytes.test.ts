@@ -7,13 +7,13 @@ test('who sends little is calm, who sends a lot is not, in pieces or at once, un
   const flooding = createRecentBytes(() => now)
   const calm: boolean[] = []
   for (; now < 10_000; now += 30) {
-    calm.push(chatty.calmWith(400))
+    calm.push(chatty.isLightWith(400))
     chatty.add(400)
     flooding.add(2_000)
   }
   expect(calm).not.toContain(false)
-  expect(flooding.calmWith(100)).toBe(false)
+  expect(flooding.isLightWith(100)).toBe(false)
   now += 10_000
-  expect(flooding.calmWith(100)).toBe(true)
-  expect(flooding.calmWith(100_000)).toBe(false)
+  expect(flooding.isLightWith(100)).toBe(true)
+  expect(flooding.isLightWith(100_000)).toBe(false)
 })

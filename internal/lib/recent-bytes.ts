@@ -1,21 +1,21 @@
-// How much somebody sent lately. Who sends little is calm, and is served before those who send a lot: nobody stays calm
-// by sending a lot in small pieces. What an agent says in a conversation is little.
+// Tracks how many bytes a sender sent recently. A sender of few bytes is light and is served before heavy ones; sending a lot in
+// small pieces does not stay light. The output of an agent in a conversation is light.
 const halfLifeMs = 1000
-const calmBytes = 32 * 1024
-/** At once. */
-export const calmBatchBytes = 16 * 1024
+const lightBytes = 32 * 1024
+/** Largest single batch of a light sender. */
+export const lightBatchBytes = 16 * 1024
 
 export type RecentBytes = {
   add(bytes: number): void
-  /** Whether it is calm although it has so much to send now. */
-  calmWith(bytes: number): boolean
+  /** Whether the sender is light, including this many bytes to send now. */
+  isLightWith(bytes: number): boolean
 }
 
-/** What was sent a second ago counts half. */
+/** Bytes sent one second ago count half. */
 export function createRecentBytes(now: () => number = () => performance.now()): RecentBytes {
   let sent = 0
   let at = now()
-  const lately = (): number => {
+  const recent = (): number => {
     const time = now()
     sent *= 0.5 ** ((time - at) / halfLifeMs)
     at = time
@@ -23,8 +23,8 @@ export function createRecentBytes(now: () => number = () => performance.now()): 
   }
   return {
     add(bytes) {
-      sent = lately() + bytes
+      sent = recent() + bytes
     },
-    calmWith: (bytes) => bytes <= calmBatchBytes && lately() + bytes <= calmBytes,
+    isLightWith: (bytes) => bytes <= lightBatchBytes && recent() + bytes <= lightBytes,
   }
 }

@@ -8,9 +8,9 @@ test('what the requests of one container hold together is bounded, and given bac
   {
     using second = holds('a')
     second.add(4)
-    expect(() => second.add(1)).toThrow('larger than')
+    expect(() => second.add(1)).toThrow('exceed')
     holds('b').add(10)
   }
   first.add(4)
-  expect(() => holds('a').add(1)).toThrow('larger than')
+  expect(() => holds('a').add(1)).toThrow('exceed')
 })

@@ -1,10 +1,10 @@
-// Request bodies are known as a whole before they are sent on: so that they can be inspected, signed, and sent once more on
-// another connection. They are collected in pieces of their own memory, which can be handed to a thread without a copy.
+// Reads request bodies completely before they are forwarded, so that they can be inspected, signed, and repeated on another
+// connection. They are collected in buffers of their own, which can be transferred to a thread without a copy.
 import type { IncomingMessage } from 'node:http'
 import { Fault } from '../fault.ts'
 
-const largestBytes = 64 * 1024 * 1024
-const longestMs = 60_000
+const maxBodyBytes = 64 * 1024 * 1024
+const maxReadMs = 60_000
 const pieceBytes = 256 * 1024
 
 /** Copies what comes into pieces; what a sender only announces takes no memory beyond one. */
@@ -34,7 +34,7 @@ function createPieces(announced: number) {
   }
 }
 
-/** `hold` hears of every part, and may throw. */
+/** `hold` is called with the size of every part and may throw. */
 export async function wholeBody(request: IncomingMessage, hold: (bytes: number) => void): Promise<Buffer[]> {
   const encoding = request.headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity')
@@ -43,13 +43,13 @@ export async function wholeBody(request: IncomingMessage, hold: (bytes: number) 
     })
   const pieces = createPieces(Number(request.headers['content-length']) || 0)
   let held = 0
-  // It comes from a process beside us: whoever takes longer holds room that others want.
-  const late = setTimeout(() => request.destroy(), longestMs)
+  // The sender is local: a slow one must not hold memory that others need.
+  const late = setTimeout(() => request.destroy(), maxReadMs)
   try {
     for await (const part of request as AsyncIterable<Buffer>) {
       held += part.length
-      if (held > largestBytes)
-        throw new Fault('invalid', `the request is larger than ${largestBytes / 1024 / 1024} MiB`)
+      if (held > maxBodyBytes)
+        throw new Fault('invalid', `the request is larger than ${maxBodyBytes / 1024 / 1024} MiB`)
       hold(part.length)
       pieces.add(part)
     }
@@ -80,8 +80,8 @@ export function createHolds(most = containerBytes): (project_id: string) => Hold
         if (change(project_id, bytes) > most)
           throw new Fault(
             'unavailable',
-            `the requests of this container are larger than ${most / 1024 / 1024} MiB together`,
-            { hint: 'wait for those that are under way', retry_after_seconds: 1 },
+            `the open requests of this container exceed ${most / 1024 / 1024} MiB in total`,
+            { hint: 'wait until some of them have ended', retry_after_seconds: 1 },
           )
       },
       [Symbol.dispose]: () => void change(project_id, -mine),

@@ -1,5 +1,5 @@
-// One request to a provider and its answer, passed on as it comes: nothing is held back, the slower side sets the pace,
-// and whoever hangs up ends it for both. A key of ours that comes back in the answer is masked.
+// Forwards one request to a provider and streams its answer with backpressure. A disconnect of either side ends both. A
+// credential that the answer repeats is masked.
 import {
   type ClientRequest,
   Agent as HttpAgent,
@@ -12,16 +12,16 @@ import { Fault, messageOf } from '../fault.ts'
 import { type Outgoing, passedBack } from './providers/outgoing.ts'
 import type { Scrubber } from './scrub.ts'
 import { createMeter, type Elsewhere } from './usage/meter.ts'
-import { type OutputReader, readUsageHeaders } from './usage/usage.ts'
+import { readUsageHeaders, type UsageReading } from './usage/usage.ts'
 
-/** A model that says nothing at all for this long is not going to. */
-const silenceMs = 15 * 60_000
-/** Written at once; encrypting a long body in one go would hold up everybody. */
+/** Time without data after which a request fails. */
+const idleTimeoutMs = 15 * 60_000
+/** Bytes per write; encrypting a long body at once would block the event loop. */
 const pieceBytes = 256 * 1024
 
 /** What is looked for in an answer. */
 export type Reader = { scrubber: Scrubber; elsewhere: Elsewhere }
-export type Answered = { status: number; usage: OutputReader | undefined; whole: boolean }
+export type Answered = { status: number; usage: UsageReading | undefined; whole: boolean }
 
 /** A long body in pieces, at the pace of the provider. */
 async function write(request: ClientRequest, body: Buffer): Promise<void> {
@@ -55,22 +55,22 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
   /** One attempt. */
   function send(to: Outgoing, body: Buffer, connected: () => void) {
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
-    const how = { method: to.method, headers: to.headers, timeout: silenceMs }
+    const how = { method: to.method, headers: to.headers, timeout: idleTimeoutMs }
     const request =
       to.url.protocol === 'https:'
         ? overHttps(to.url, { ...how, agent: secure })
         : overHttp(to.url, { ...how, agent: plain })
     request.once('response', resolve)
     request.on('error', reject)
-    request.once('timeout', () => request.destroy(new Error('it said nothing for too long')))
+    request.once('timeout', () => request.destroy(new Error('no data for too long')))
     request.setNoDelay(true)
     onConnection(request, to.url.protocol === 'https:', connected)
-    // What breaks while it is written is told by the request itself.
+    // Write errors are reported by the request itself.
     void write(request, body)
     return { answer: promise, request }
   }
 
-  /** A kept connection may be closed by the provider in the moment in which we use it: that says nothing about it. */
+  /** Retries when the provider closed a kept-alive connection at the moment of its reuse. */
   async function ask(
     to: Outgoing,
     body: Buffer,
@@ -80,7 +80,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     for (;;) {
       signal.throwIfAborted()
       const { answer, request } = send(to, body, connected)
-      const drop = () => request.destroy(new Error('the droid hung up'))
+      const drop = () => request.destroy(new Error('the droid closed the connection'))
       signal.addEventListener('abort', drop, { once: true })
       try {
         const incoming = await answer
@@ -90,7 +90,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
         signal.removeEventListener('abort', drop)
         const stale = request.reusedSocket && (error as NodeJS.ErrnoException).code === 'ECONNRESET'
         if (stale && !signal.aborted) continue
-        throw new Fault('unavailable', `the model provider cannot be reached: ${messageOf(error)}`, {
+        throw new Fault('unavailable', `failed to reach the model provider: ${messageOf(error)}`, {
           cause: error,
           retry_after_seconds: 1,
         })
@@ -98,7 +98,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     }
   }
 
-  /** Until the provider begins to answer; the body is not needed any more then. */
+  /** Settles when the provider begins to answer; the body is not needed after that. */
   async function begin(
     to: Outgoing,
     body: Buffer,
@@ -106,11 +106,11 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     connected: () => void = () => undefined,
   ): Promise<IncomingMessage> {
     const leave = new AbortController()
-    // Whoever asked is gone: the model need not go on.
+    // The client has disconnected: the provider's request is aborted.
     response.once('close', () => {
       if (!response.writableFinished) leave.abort()
     })
-    if (response.destroyed) leave.abort(new Fault('unavailable', 'the droid hung up'))
+    if (response.destroyed) leave.abort(new Fault('unavailable', 'the droid closed the connection'))
     return await ask(to, body, leave.signal, connected)
   }
 
@@ -122,7 +122,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     const status = incoming.statusCode ?? 502
     const encoding = incoming.headers['content-encoding']
     if (encoding !== undefined && encoding !== 'identity') {
-      // It was asked not to: what cannot be read is neither counted nor searched for keys.
+      // The request asked for identity encoding: an encoded answer can be neither metered nor searched for credentials.
       incoming.destroy()
       throw new Fault('unavailable', `the model provider answered with content-encoding ${encoding}`)
     }
@@ -131,14 +131,14 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     response.writeHead(status, scrubber.headers(passedBack(incoming.headers)))
     response.flushHeaders()
     const { promise: over, resolve: end } = Promise.withResolvers<boolean>()
-    /** What was read at once is written at once: a provider's pieces are small. Nothing waits for what comes later. */
+    /** Chunks of one read are written together, because a provider's chunks are small. */
     let pieces: Buffer[] = []
     const pass = () => {
       const read = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
       pieces = []
       meter?.take(read)
       const clean = scrub.take(read)
-      // To write to one that is gone would be an error of its own; that it is gone is known already.
+      // Writing to a closed response would be another error.
       if (response.destroyed || clean.length === 0 || response.write(clean)) return
       incoming.pause()
       response.once('drain', () => incoming.resume())
@@ -150,7 +150,7 @@ export function createForward(options: { allow_proxy: boolean } = { allow_proxy:
     incoming.once('close', () => end(incoming.complete))
     incoming.once('error', () => end(false))
     const whole = await over
-    // A stream that broke must not look like one that ended.
+    // A broken stream must not look complete.
     if (whole) response.end(scrub.end())
     else response.destroy()
     return { status, usage: (await meter?.end()) ?? readUsageHeaders(incoming.headers), whole }

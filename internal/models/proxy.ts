@@ -1,7 +1,7 @@
-// The model gateway: droids speak to their providers through it, and their keys stay here. It promises that only a living
-// session of the right container gets through, that only known paths of configured hosts can be reached, that every
-// request is understood before it leaves and its worst case is reserved, and that an answer is not held back. Whose session
-// it is, how much it may cost and where that is written down is left to those who are given to it.
+// The model proxy: droids use their providers through it, and the providers' keys stay on the server. Guarantees: only a live
+// session of the right container has access; only known paths of configured hosts can be reached; every request is parsed before
+// it is sent and its maximum cost is reserved; answers are not buffered. The dependencies identify the session, set its cost
+// limit and record its usage.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
@@ -38,24 +38,24 @@ export type Asking = {
   network: 'none' | 'internal' | 'open'
 }
 
-/** Ended in one of these ways, once. */
+/** Exactly one of these is called, once. */
 export type Reservation = { settle(usage: ModelUsage): Promise<void>; release(): Promise<void> }
 
-export type GatewayDeps = {
+export type ModelProxyDeps = {
   credentials: Credentials
   prices: Prices
   hosted_tools: readonly HostedTool[]
   log: Log
-  /** Who holds this key in this container. Throws `unauthenticated`. */
+  /** Returns the session that holds this key in this container. Throws `unauthenticated`. */
   admit(project_id: string, key: string): Promise<Asking>
-  /** Takes this much of what the project may spend, before the request is sent. Throws `exhausted` or `unavailable`. */
+  /** Reserves this amount of the project's cost limit before the request is sent. Throws `exhausted` or `unavailable`. */
   reserve(asking: Asking, what: { provider: ProviderName; model: string; usd: number }): Promise<Reservation>
-  /** How many milliseconds a request of this container, of this weight, has to wait yet; 0 takes it. */
-  pace(project_id: string, weight: number): number
+  /** Milliseconds that a request of this container and weight has to wait; 0 accepts it. */
+  throttle(project_id: string, weight: number): number
 }
 
-export interface Gateway {
-  /** Takes a connection over that a container opened. */
+export interface ModelProxy {
+  /** Takes over a connection that a container opened. */
   accept(project_id: string, socket: Socket): void
   close(): Promise<void>
 }
@@ -65,7 +65,7 @@ const bytesInWeight = 8
 
 const closingMs = 5000
 
-/** A request that was looked at, and may be sent. */
+/** An inspected request that may be sent. */
 type Ready = { to: Outgoing; body: Buffer; cost: { model: string; price: Price; worst: Worst } | undefined }
 type Charged = { reserved?: NonNullable<Ready['cost']> & { reservation: Reservation }; outcome: Outcome }
 type Asked = {
@@ -76,10 +76,10 @@ type Asked = {
   query: [string, string][]
 }
 
-export function createGateway(deps: GatewayDeps): Gateway {
+export function createModelProxy(deps: ModelProxyDeps): ModelProxy {
   const { log } = deps
   const connections = createConnections()
-  const under_way = new Set<Promise<void>>()
+  const open_requests = new Set<Promise<void>>()
   const unpriced = new Set<string>()
   const holds = createHolds()
   const warn = createThrottledWarn(log)
@@ -97,7 +97,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       })
     if (!unpriced.has(model) && unpriced.size < 1000) {
       unpriced.add(model)
-      log.warn('the config has no price for a model: default_price is used', { provider, model })
+      log.warn('the config has no price for a model; using default_price', { provider, model })
     }
     return default_price
   }
@@ -133,7 +133,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       hash: isSigned(provider, credential),
     })
     if (inspection.removed.length > 0)
-      warn(asking.project_id, 'hosted tools are removed from a model request', {
+      warn(asking.project_id, 'removed hosted tools from a model request', {
         session_id: asking.session_id,
         tools: [...new Set(inspection.removed)].slice(0, 10),
       })
@@ -145,7 +145,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
     }
   }
 
-  /** Until the provider begins to answer: the body lives no longer than this. */
+  /** Settles when the provider begins to answer; the body is released then. */
   async function send(
     request: IncomingMessage,
     response: ServerResponse,
@@ -167,17 +167,17 @@ export function createGateway(deps: GatewayDeps): Gateway {
     return incoming
   }
 
-  /** Whatever became of the request: it is charged for what it used, in full if that is not known. */
+  /** Charges the usage of the request, or its worst case if the usage is unknown, whatever its outcome. */
   async function settle({ asking, provider }: Asked, { reserved, outcome }: Charged): Promise<void> {
     if (!reserved) return
     const { model, price, worst, reservation } = reserved
-    const told = outcome.usage?.model ?? model
-    const charge = chargeOf(outcome, priceOf(deps.prices.prices, told) ?? price, worst)
+    const answered_by = outcome.usage?.model ?? model
+    const charge = chargeOf(outcome, priceOf(deps.prices.prices, answered_by) ?? price, worst)
     try {
-      if (charge) await reservation.settle(usageEvent(provider, told, charge))
+      if (charge) await reservation.settle(usageEvent(provider, answered_by, charge))
       else await reservation.release()
     } catch (error) {
-      log.error('failed to record the usage of a model; its reservation will be charged', {
+      log.error('failed to record model usage; its reservation will be charged', {
         session_id: asking.session_id,
         charge,
         error,
@@ -189,7 +189,9 @@ export function createGateway(deps: GatewayDeps): Gateway {
     const project_id = connections.projectOf(request.socket)
     const key = keyShown(request.headers, url)
     if (project_id === undefined || key === undefined)
-      throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
+      throw new Fault('unauthenticated', 'missing session key', {
+        hint: 'send the value of OUBLIETTE_API_KEY',
+      })
     return deps.admit(project_id, key)
   }
 
@@ -203,7 +205,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
     const method = request.method ?? 'GET'
     const route = routeOf(providers[provider], method, path)
     if (!route)
-      throw new Fault('not_found', `${method} ${path.slice(0, 200)} is not passed on to ${provider}`)
+      throw new Fault('not_found', `${method} ${path.slice(0, 200)} is not supported for ${provider}`)
     const credential = requireCredential(deps.credentials, asking.credential_refs, provider)
     const asked = { asking, provider, route, credential, query: allowedQuery(providers[provider], query) }
     const begun = performance.now()
@@ -219,7 +221,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       await settle(asked, charged)
     }
     const { status, whole } = charged.outcome
-    log.debug('a model answered', {
+    log.debug('model request completed', {
       session_id: asking.session_id,
       provider,
       path: route.path,
@@ -245,15 +247,15 @@ export function createGateway(deps: GatewayDeps): Gateway {
       reason: fault.message,
       path: request.url?.split('?')[0],
     }
-    if (fault.kind === 'internal') log.error('the model gateway failed', { ...about, error: thrown })
-    else warn(project_id ?? '', 'a model request is refused', about)
+    if (fault.kind === 'internal') log.error('failed to forward a model request', { ...about, error: thrown })
+    else warn(project_id ?? '', 'model request refused', about)
     if (response.headersSent) return void response.destroy()
     const { status, headers, body } = providerError(dialect, fault)
-    // What is left of the request is not waited for.
+    // The rest of the request is not read.
     response.writeHead(status, { ...headers, connection: 'close' }).end(body)
   }
 
-  /** No requests ahead of their answers, and no more of a container than its pace: else 503, and try again. */
+  /** Refuses pipelined requests, and answers 503 with a retry time if the container exceeds its rate. */
   function admitted(request: IncomingMessage, response: ServerResponse): boolean {
     const { socket } = request
     const project_id = connections.projectOf(socket)
@@ -261,17 +263,17 @@ export function createGateway(deps: GatewayDeps): Gateway {
     if (project_id === undefined || !ended) return false
     response.once('close', ended)
     const bytes = Number(request.headers['content-length']) || 0
-    const wait_ms = deps.pace(project_id, bytes / bytesInWeight)
+    const wait_ms = deps.throttle(project_id, bytes / bytesInWeight)
     if (wait_ms === 0) return true
     const retry_after_seconds = Math.ceil(wait_ms / 1000)
-    const fault = new Fault('unavailable', 'this container asks too often', { retry_after_seconds })
+    const fault = new Fault('unavailable', 'too many requests from this container', { retry_after_seconds })
     refuse(request, response, 'openai', fault)
     return false
   }
 
   server.on('request', (request, response) => {
     if (!admitted(request, response)) return
-    // The client asks whether we are there.
+    // The client probes whether the server is alive.
     if (request.method === 'HEAD' && request.url === '/') return void response.writeHead(204).end()
     const [target = '', ...rest] = (request.url ?? '').split('?')
     const name = target.split('/')[1] ?? ''
@@ -281,31 +283,31 @@ export function createGateway(deps: GatewayDeps): Gateway {
         response,
         'openai',
         new Fault('not_found', `no model provider "${name.slice(0, 50)}"`, {
-          hint: `one of ${providerNames.join(', ')}`,
+          hint: `use one of ${providerNames.join(', ')}`,
         }),
       )
     const where = { path: target.slice(name.length + 1), query: new URLSearchParams(rest.join('?')) }
     const passing = pass(request, response, name, where)
       .catch((error: unknown) => refuse(request, response, providers[name].dialect, error))
-      .finally(() => under_way.delete(passing))
-    under_way.add(passing)
+      .finally(() => open_requests.delete(passing))
+    open_requests.add(passing)
   })
 
   return {
     accept(project_id, socket) {
       if (connections.add(project_id, socket)) server.emit('connection', socket)
     },
-    /** What is under way breaks off, and is charged. */
+    /** Open requests are aborted and charged. */
     async close() {
       server.closeAllConnections()
       close()
       inspections.close()
-      const patience = new AbortController()
+      const timeout = new AbortController()
       await Promise.race([
-        Promise.allSettled(under_way),
-        setTimeout(closingMs, undefined, { ref: false, signal: patience.signal }).catch(() => undefined),
+        Promise.allSettled(open_requests),
+        setTimeout(closingMs, undefined, { ref: false, signal: timeout.signal }).catch(() => undefined),
       ])
-      patience.abort()
+      timeout.abort()
     },
   }
 }

@@ -1,6 +1,6 @@
-// Keeps the provider's key out of what goes back to the droid: a provider, or a proxy before it, may repeat what it was sent.
-// It is masked by as many other characters, so that lengths and framings stay as they are, and bytes are held back only
-// while they could be the beginning of a key.
+// Keeps the provider's key out of answers: a provider, or a proxy in front of it, may echo the request. The key is masked with
+// the same number of characters, so that lengths and framing stay valid, and bytes are held back only while they could be the
+// beginning of a key.
 import type { Credential } from '../config/models.ts'
 
 /** A shorter one is no secret, and would be found in ordinary text. */

@@ -1,23 +1,23 @@
-// The frames of one connection, taken one after another: for a few milliseconds in each turn of the event loop, and no faster than the
-// pace of its container. Whoever sends thousands at once waits for them himself, and nobody else does.
+// The frames of one connection, processed in order: for a few milliseconds in each iteration of the event loop, and no faster
+// than the throttle of its container. A connection that sends thousands at once delays only itself.
 
 import { costOfFrame, type FrameCost } from './frame-scan.ts'
 import type { Throttle } from './throttle.ts'
-import { mustWait, waitForTurn } from './turn.ts'
+import { mustYield, waitForSlice } from './time-slice.ts'
 
 export type Frame = { text: string } & FrameCost
 
 export type FrameQueue = {
   push(frames: string[]): void
-  /** The weight of the frames that are not taken yet. */
+  /** The weight of the frames that are not processed yet. */
   readonly waiting: number
   stop(): void
 }
 
 export function createFrameQueue(options: {
   take(frame: Frame): void
-  pace?: Throttle
-  /** Nothing waits any more. */
+  throttle?: Throttle
+  /** The queue is empty. */
   onEmpty(): void
 }): FrameQueue {
   let frames: Frame[] = []
@@ -31,15 +31,15 @@ export function createFrameQueue(options: {
     options.take(frame)
   }
 
-  /** `served`: the next frame may be taken, whoever else waits. */
+  /** `served`: the next frame may be processed even if others wait. */
   function work(served = false): void {
     later = undefined
     for (let free = served; next < frames.length; free = false) {
-      if (!free && mustWait()) {
-        later = waitForTurn(() => work(true))
+      if (!free && mustYield()) {
+        later = waitForSlice(() => work(true))
         return
       }
-      later = options.pace?.(frames[next]!, paced)
+      later = options.throttle?.(frames[next]!, onThrottled)
       if (later) return
       takeNext()
     }
@@ -47,7 +47,7 @@ export function createFrameQueue(options: {
     next = 0
     options.onEmpty()
   }
-  function paced(): void {
+  function onThrottled(): void {
     takeNext()
     work()
   }

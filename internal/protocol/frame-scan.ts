@@ -4,20 +4,20 @@ import { hash } from 'node:crypto'
 import { jsonBounds, measureJson, problemOf } from '../event-loop/json-bounds.ts'
 
 const perFrame = 64
-const perThing = 56
-const perPlace = 12
+const perContainer = 56
+const perElement = 12
 
-/** A supervisor says in its first message what it has of each of its sessions, and there may be thousands. */
+/** A supervisor's hello lists the state of all its sessions, of which there may be thousands. */
 const helloValues = 100_000
 const isHello = (text: string) => text.slice(0, 200).includes('"method":"hello"')
 
-/** `problem`, if it is not to be parsed at all. */
+/** `problem` is set if the frame must not be parsed. */
 export type FrameCost = { weight: number; problem: string | undefined }
 
 export function costOfFrame(text: string): FrameCost {
   const values = isHello(text) ? helloValues : jsonBounds.values
   const measured = measureJson(text, values)
-  const weight = text.length + perFrame + measured.containers * perThing + measured.commas * perPlace
+  const weight = text.length + perFrame + measured.containers * perContainer + measured.commas * perElement
   return { weight, problem: problemOf(measured, values) }
 }
 

@@ -1,14 +1,14 @@
-// Every message between the server and what lives in a container, in one place.
+// Every message between the server and the programs in a container.
 //
-// One Unix socket per container; the socket says which container speaks. Frames are newline-delimited JSON-RPC 2.0.
-// The first frame tells what kind of connection it is:
+// One Unix socket per container; the socket identifies the container. Frames are newline-delimited JSON-RPC 2.0.
+// The first frame selects the kind of connection:
 //
 // 1. Supervisor: `hello {role: 'supervisor', …}`. One at a time per container; a second one is refused while the first
 //    is connected. The server answers with what it has committed of each session and with the sessions it does not
 //    know (those are killed and dropped). From then on
 //    - server → supervisor: the commands below (`SupervisorCommands`). Those with a `command_id` are executed at most
 //      once, also over restarts of either side: repeat them until answered, the answer will be the same. They answer as
-//      soon as they are accepted; how it went is told by events.
+//      soon as they are accepted; events report the outcome.
 //    - supervisor → server: `events {session_id, events}`, answered by `{committed_seq}` after the commit, or by
 //      `{unknown: true}`. Sequence numbers start at 0 per session (or at `next_seq` of `start_session`) and have no gap.
 //      A batch may repeat what is committed already; a batch never leaves a gap behind `committed_seq`.
@@ -17,7 +17,7 @@
 // 2. Droid side: `oubliette-client mcp`, `oubliette-client call`, or any program that speaks the protocol. Either `hello
 //    {role: 'droid', api_key}` once, or `api_key` in the parameters of each request. Methods: `droidMethods`.
 //
-// In both directions `cancel {id}` gives a request up and `progress {id, progress, total?, message?}` tells how far it is.
+// In both directions `cancel {id}` cancels a request and `progress {id, progress, total?, message?}` reports its progress.
 //
 // The proof in the supervisor's hello is a secret that the server writes beside the socket, readable by the container's
 // user. It shows that the speaker can read that directory, which the socket's own mode shows as well; it is there for
@@ -28,7 +28,7 @@ import { z } from 'zod'
 import { patterns } from '../ids.ts'
 import { type FinalStatus, sessionStatuses } from './session-status.ts'
 
-/** A list that is refused at its first wrong entry: describing thousands of them costs more than all that is right. */
+/** A list that is refused at its first invalid entry: describing thousands of errors costs more than the validation. */
 const listOf = <T>(entry: z.ZodType<T>, most: number, least = 0) =>
   z
     .array(z.unknown())
@@ -70,7 +70,7 @@ const eventTypes = [
 ] as const
 
 /**
- * What the supervisor says about a session. Fields by type, next to `turn_id` where a turn is under way:
+ * What the supervisor reports about a session. Fields by type, next to `turn_id` where a turn is under way:
  * - status {status, reason?, agent_session_id?, resumed?, resumable?, requires?, exit_code?, signal?}
  * - delta {text, stream: 'stdout' | 'stderr'} (shell) or {text, role: 'assistant'} (acp); message {role, text}; thought {text}
  * - tool_call {tool_call_id, title, kind, status, input, content, locations}; tool_result {tool_call_id, status, content, output}
@@ -102,7 +102,7 @@ const sessionState = z.strictObject({
 })
 export type SessionState = z.infer<typeof sessionState>
 
-/** The end of a detached command. `lost`: nobody saw it, because the container ended first. */
+/** The end of a detached command. `lost`: not observed, because the container ended first. */
 const execEnding = z.strictObject({
   exec_id: z.string().regex(patterns.exec),
   status: z.enum(['exited', 'timed_out', 'killed', 'lost']),
@@ -122,7 +122,7 @@ export type ExecEnding = z.infer<typeof execEnding>
 
 export const execsEnded = z.strictObject({ execs: listOf(execEnding, 1000, 1) })
 export type ExecsEnded = z.infer<typeof execsEnded>
-/** Of those that were told: what need not be told again. */
+/** The reported commands that need not be reported again. */
 export type ExecsSettled = { settled: string[] }
 
 export const supervisorHello = z.strictObject({
@@ -133,7 +133,7 @@ export const supervisorHello = z.strictObject({
   /** New at each start of the supervisor, that is of the container. */
   boot_id: name,
   sessions: listOf(sessionState, 10_000),
-  /** Detached commands: those that run, and those whose end is not settled. An older client tells none. */
+  /** Detached commands: those that run, and those whose end is not settled. An older client sends none. */
   execs: z
     .strictObject({
       running: listOf(z.string().regex(patterns.exec), 1000),
@@ -147,7 +147,7 @@ export type HelloAnswer = {
   committed: Record<string, number>
   /** Of the hello, but unknown or over for good: killed and dropped by the supervisor. */
   unknown: string[]
-  /** Detached commands of the hello that nobody owns: killed and dropped by the supervisor. */
+  /** Detached commands of the hello that the server does not know: killed and dropped by the supervisor. */
   unknown_execs: string[]
   settled_execs: string[]
 }
@@ -159,12 +159,12 @@ export const droidHello = z.strictObject({
 })
 
 const key = { api_key: z.string().min(1).max(8192).optional() }
-/** Taken as it is: a schema would look at each of very many fields and copy them. */
+/** Not validated further: a schema would visit and copy each of many fields. */
 const args = z.custom<Record<string, unknown>>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be an object',
 )
-/** Chosen by the one who calls, so that a repeat after a lost connection joins the call that is still open. */
+/** Set by the caller, so that a repeat after a lost connection joins the call that is still open. */
 const call_id = z.string().min(8).max(100).optional()
 
 /** CONTRACT, "Socket". The key may be left out after a `hello` that gave it. */
@@ -214,9 +214,9 @@ export type StartSession = {
   tools_disallowed?: string[]
   /** The model provider that it uses through the server, which counts what it uses. */
   provider?: string
-  /** How long an agent may take to answer a request of the opening, and how long it may be silent in a turn. */
+  /** Time limit of a request that opens the session, and of inactivity in a turn. */
   agent_limits?: { answer_seconds: number; silence_seconds: number }
-  /** Take an earlier conversation up again where the agent can; `resumed` in the next status says whether it could. */
+  /** Resume an earlier conversation if the agent supports it; `resumed` in the next status reports whether it did. */
   resume?: { agent_session_id: string }
   turn?: Turn
 }
@@ -291,7 +291,7 @@ const supervisorState = z.strictObject({
   sessions: listOf(sessionState, 10_000),
 })
 
-/** What each command answers; a container is not trusted to answer well. */
+/** The answer of each command, validated because a container is not trusted. */
 export const commandResults = {
   start_session: accepted,
   prompt: accepted,
@@ -316,11 +316,11 @@ export type CommandParams = {
   /** Answers when everything the session started is gone and its terminal event is journalled. */
   end: EndCommand
   permission_answer: PermissionAnswer
-  /** Stops the process of an idle agent; refused while there is a turn. Answers when it is gone; no event tells of it. */
+  /** Stops the process of an idle agent; refused while there is a turn. Answers when it is gone; there is no event. */
   hibernate: { command_id: string; session_id: string }
   /** Kill what is left of it and remove its journal. */
   forget: { session_id: string }
-  /** Its output is also told as progress while it runs. The command ends with the connection. */
+  /** Its output is also sent as progress while it runs. The command ends with the connection. */
   exec: ExecCommand
   exec_start: ExecStart
   exec_wait: ExecWait

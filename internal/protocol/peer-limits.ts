@@ -1,13 +1,13 @@
-// What the other side of a connection may cost us.
+// Limits on what a peer may cost.
 import { frameBytes } from './frames.ts'
 
 export type PeerLimits = {
   frame_bytes: number
-  /** Requests of the other side that may be open at once. */
+  /** Open requests of the peer. */
   open_requests: number
-  /** Of its open requests, and likewise of what we wrote and it did not read; beyond this we stop reading. */
+  /** Bytes of its open requests, and of sent data that it has not read; reading stops beyond this. */
   held_bytes: number
-  /** To finish a frame that has begun, and to take what was written when too much is held. */
+  /** Time to finish a frame, and to read sent data when too much is held. */
   slow_ms: number
 }
 export const defaults: PeerLimits = {
@@ -17,5 +17,5 @@ export const defaults: PeerLimits = {
   slow_ms: 30_000,
 }
 
-/** Bytes; below this a connection weighs nothing. */
-export const worthLooking = 64 * 1024
+/** Load below this many bytes is not reported. */
+export const loadReportBytes = 64 * 1024

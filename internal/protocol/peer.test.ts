@@ -91,7 +91,7 @@ describe('a peer', () => {
   test('does not send what does not fit into a frame', async () => {
     const { client } = await pair({ big: () => 'x'.repeat(2000) }, { frame_bytes: 1000 })
     const peer = client()
-    await expect(peer.request('big', {})).rejects.toThrow('longer than the 1000 bytes')
+    await expect(peer.request('big', {})).rejects.toThrow('frame limit of 1000 bytes')
     expect(peer.open).toBe(true)
   })
 

@@ -6,7 +6,7 @@ import { Fault, messageOf } from '../fault.ts'
 import { createFrameQueue, type Frame } from './frame-queue.ts'
 import { requestKey } from './frame-scan.ts'
 import { createFrameReader } from './frames.ts'
-import { defaults, type PeerLimits, worthLooking } from './peer-limits.ts'
+import { defaults, loadReportBytes, type PeerLimits } from './peer-limits.ts'
 import type { Throttle } from './throttle.ts'
 import { codes, fromWireError, toWireError, type WireError } from './wire.ts'
 
@@ -16,16 +16,16 @@ export type Call = {
   /** Aborted when the other side cancels this request or its connection ends. */
   signal: AbortSignal
   progress(update: Progress): void
-  /** It ended the server before: the handler throws this, or does without what did it. */
+  /** Set if the request crashed the server before: the handler throws it, or omits the content that caused it. */
   refused?: Fault
 }
 export type Handlers = Record<string, (params: unknown, call: Call) => unknown>
 
 /** Looks at requests before they are parsed. */
 export type Watch = {
-  /** It may end the process, and is taken by itself. */
+  /** Whether the request may have crashed the server, and has to run alone. */
   isSuspect(key: string): boolean
-  /** Work on it begins. The fault if it is not to be worked on. */
+  /** Processing begins. Returns a fault if the request must not be processed. */
   begin(request: { key: string; what: string }): Fault | undefined
 }
 
@@ -50,9 +50,9 @@ export interface Peer {
   /** Settles with the reason when the connection is over; never rejects. */
   readonly closed: Promise<Fault>
   readonly open: boolean
-  /** Whether nothing was heard since this was last asked. While we do not read, that says nothing, and it is false. */
+  /** Whether nothing was received since the last call. Always false while reading is paused. */
   wasSilent(): boolean
-  /** What the other side has the server hold: its open requests, and bytes that came in or wait to go out. */
+  /** What the peer makes this side hold: its open requests, and the bytes received or waiting to be sent. */
   readonly load: Load
 }
 export type Load = { requests: number; bytes: number }
@@ -72,13 +72,13 @@ export function createPeer(
   options: {
     handlers: Handlers
     limits?: Partial<PeerLimits>
-    /** Something whole has come, whatever it is. */
+    /** Called for every complete frame. */
     on_frame?: () => void
-    pace?: Throttle
+    throttle?: Throttle
     watch?: Watch
     /** Frames with more structure than `jsonBounds` allows end the connection. Not for those who trust the other side. */
     bounded?: boolean
-    /** The load has grown to something worth looking at. */
+    /** The load has grown and should be checked. */
     on_load?: () => void
   },
 ): Peer {
@@ -91,7 +91,7 @@ export function createPeer(
   let next_id = 0
   let over: Fault | undefined
   let ended: Fault | undefined
-  let heard = true
+  let received = true
   let partial_timer: NodeJS.Timeout | undefined
   let write_timer: NodeJS.Timeout | undefined
   const { promise: closed, resolve: settleClosed } = Promise.withResolvers<Fault>()
@@ -103,8 +103,8 @@ export function createPeer(
     reader.clear()
     clearTimeout(partial_timer)
     clearTimeout(write_timer)
-    // A last error frame may still be on its way out; what the other side does not take within a second is dropped. Whoever
-    // holds too much is not waited for.
+    // A last error frame may still be in flight; what the peer does not read within a second is dropped. A peer that holds too
+    // much is disconnected at once.
     if (why.kind === 'exhausted') socket.destroy()
     else socket.end()
     const late = setTimeout(() => socket.destroy(), 1000)
@@ -118,8 +118,7 @@ export function createPeer(
     settleClosed(why)
   }
 
-  const slow = (what: string) =>
-    close(new Fault('timeout', `the other side ${what} for ${limits.slow_ms} ms`))
+  const slow = (what: string) => close(new Fault('timeout', `the peer ${what} for ${limits.slow_ms} ms`))
 
   const balance = (): void => {
     if (over) return
@@ -128,7 +127,7 @@ export function createPeer(
     if (choked && !socket.isPaused()) socket.pause()
     if (!choked && socket.isPaused()) socket.resume()
     if (socket.writableLength > limits.held_bytes) {
-      write_timer ??= setTimeout(() => slow('did not read what was sent'), limits.slow_ms).unref()
+      write_timer ??= setTimeout(() => slow('did not read sent data'), limits.slow_ms).unref()
     } else {
       clearTimeout(write_timer)
       write_timer = undefined
@@ -138,15 +137,14 @@ export function createPeer(
   const writeText = (text: string) => {
     if (over) return
     socket.write(text)
-    if (socket.writableLength > 4 * limits.held_bytes)
-      return slow('did not read a great deal of what was sent')
+    if (socket.writableLength > 4 * limits.held_bytes) return slow('did not read a large amount of sent data')
     if (socket.writableLength > limits.held_bytes) balance()
-    if (socket.writableLength > worthLooking) options.on_load?.()
+    if (socket.writableLength > loadReportBytes) options.on_load?.()
   }
   const fitting = (message: object): string => {
     const text = `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`
     if (text.length * 3 > limits.frame_bytes && Buffer.byteLength(text) > limits.frame_bytes)
-      throw new Fault('invalid', `a message is longer than the ${limits.frame_bytes} bytes of a frame`, {
+      throw new Fault('invalid', `message exceeds the frame limit of ${limits.frame_bytes} bytes`, {
         hint: 'send less at once',
       })
     return text
@@ -197,13 +195,13 @@ export function createPeer(
 
   function answer(message: Record<string, unknown>) {
     const entry = isId(message.id) ? waiting.get(message.id) : undefined
-    // An answer to a request that was given up meanwhile is not a fault.
+    // An answer to a request that was cancelled meanwhile is ignored.
     if (!entry) return
     waiting.delete(message.id as Id)
     if (message.error === undefined) return entry.resolve(message.result)
     const error = message.error
     if (!isObject(error) || typeof error.code !== 'number' || typeof error.message !== 'string')
-      return entry.reject(new Fault('internal', 'the other side answered with a malformed error'))
+      return entry.reject(new Fault('internal', 'the peer answered with a malformed error'))
     entry.reject(fromWireError(error as WireError))
   }
 
@@ -232,7 +230,7 @@ export function createPeer(
     if (typeof method !== 'string' || (id !== undefined && !isId(id)))
       return refuse(null, { code: codes.request, message: 'a request has a malformed method or id' })
     if (id === undefined && method === 'cancel' && isObject(params) && isId(params.id))
-      return running.get(params.id)?.abort(new Fault('conflict', 'cancelled by the one who asked'))
+      return running.get(params.id)?.abort(new Fault('conflict', 'cancelled by the peer'))
     if (id === undefined && method === 'progress' && isObject(params) && isId(params.id))
       return waiting.get(params.id)?.on_progress?.(params as unknown as Progress)
     if (id !== undefined && running.has(id))
@@ -252,13 +250,13 @@ export function createPeer(
     take: (frame) => {
       if (!over) take(frame)
     },
-    ...(options.pace ? { pace: options.pace } : {}),
+    ...(options.throttle ? { throttle: options.throttle } : {}),
     onEmpty: () => (ended ? close(ended) : balance()),
   })
 
-  /** What was said before the end is heard, unless the one who said it has to wait for his turn anyway. */
+  /** Frames received before the end are still processed, unless the connection is throttled. */
   const end = (why: Fault): void => {
-    if (intake.waiting === 0 || options.pace) close(why)
+    if (intake.waiting === 0 || options.throttle) close(why)
     else ended ??= why
   }
 
@@ -275,7 +273,7 @@ export function createPeer(
 
   socket.on('data', (chunk: Buffer) => {
     if (over) return
-    heard = true
+    received = true
     const had_partial = reader.partial_bytes > 0
     let frames: string[]
     try {
@@ -287,11 +285,11 @@ export function createPeer(
     intake.push(frames)
     balance()
     if (frames.length > 0 || !had_partial) watchPartial()
-    if (reader.partial_bytes > worthLooking) options.on_load?.()
+    if (reader.partial_bytes > loadReportBytes) options.on_load?.()
   })
   socket.on('drain', balance)
   socket.on('error', (error) => close(new Fault('unavailable', error.message, { cause: error })))
-  socket.on('end', () => end(new Fault('unavailable', 'the other side closed the connection')))
+  socket.on('end', () => end(new Fault('unavailable', 'the peer closed the connection')))
   socket.on('close', () => end(new Fault('unavailable', 'the connection closed')))
 
   return {
@@ -332,8 +330,8 @@ export function createPeer(
       return over === undefined
     },
     wasSilent() {
-      const silent = !heard && !socket.isPaused()
-      heard = false
+      const silent = !received && !socket.isPaused()
+      received = false
       return silent
     },
     get load() {

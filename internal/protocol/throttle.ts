@@ -1,19 +1,19 @@
-// How fast the frames of one container are taken, over all its connections. Who has to wait waits in one line: a
-// connection that sends a thousand at once is behind every other that sends one.
+// Limits the rate of frames of one container over all its connections. Waiting connections share one queue with one frame each,
+// so that a connection that sends a thousand frames does not delay one that sends a single frame.
 import type { Frame } from './frame-queue.ts'
-import { turnIsOver } from './turn.ts'
+import { sliceIsOver } from './time-slice.ts'
 
-/** Nothing: the frame may be taken now. Otherwise `go` is called when it may, and what comes back ends the waiting. */
+/** Returns undefined if the frame may be processed now. Otherwise `go` is called later, and the returned function cancels the wait. */
 export type Throttle = (frame: Frame, go: () => void) => (() => void) | undefined
 
-/** `waitFor` says how many milliseconds a frame of this weight has to wait yet, or 0, which takes it. */
+/** `waitFor` returns the milliseconds that a frame of this weight has to wait; 0 accepts it. */
 export function createThrottle(waitFor: (weight: number) => number): Throttle {
   const line = new Set<{ weight: number; go: () => void }>()
   let serving = false
 
   function serve(): void {
     for (const first of line) {
-      if (turnIsOver()) return void setImmediate(serve)
+      if (sliceIsOver()) return void setImmediate(serve)
       const wait = waitFor(first.weight)
       if (wait > 0) {
         setTimeout(serve, wait).unref()

@@ -1,8 +1,8 @@
-// The numbers and names that both ends of the socket agree on. No library here: the supervisor, which sits in every
-// container and should weigh little, imports this file and only the types of `messages.ts`.
+// The constants that both ends of the socket share. No library here: the supervisor, which runs in every container and has to
+// stay small, imports this file and only the types of `messages.ts`.
 import { Fault, type Kind, kinds, toFault } from '../fault.ts'
 
-/** Raised when an old client could misunderstand a new server or the other way round. */
+/** Incremented when clients and servers of different versions become incompatible. */
 export const protocolVersion = 1
 
 export const codes = {
@@ -22,10 +22,10 @@ export const places = {
   proof: 'proof',
 } as const
 
-/** What a supervisor says of the sessions that it finds from before; the server may know why. */
+/** The reason a supervisor reports for sessions of a previous run; the server may know a better one. */
 export const restartedReason = 'container restarted'
 
-/** On the container's own loopback: where droids find their models. */
+/** Port of the model listener on the container's loopback. */
 export const modelsPort = 4141
 
 export type WireError = { code: number; message: string; data?: unknown }
@@ -41,7 +41,7 @@ export function toWireError(thrown: unknown): WireError {
   return { code: codeOf[fault.kind] ?? codes.execution, message: fault.message, data: fault.shape() }
 }
 
-/** What the other side answered, as a fault of the kind it named, else of the kind its code stands for. */
+/** Converts the peer's error to a fault, by its kind if it has one, else by its code. */
 export function fromWireError(error: WireError): Fault {
   const data = (typeof error.data === 'object' && error.data !== null ? error.data : {}) as {
     kind?: unknown

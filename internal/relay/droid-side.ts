@@ -1,5 +1,5 @@
 // The methods that a droid's programs may call (CONTRACT, "Socket"). The container is known by its socket; the session
-// by the key, which is looked at again on every request, because it dies with the session.
+// by the key, which is checked on every request, because it ends with the session.
 import { z } from 'zod'
 import { Fault } from '../fault.ts'
 import { type DroidMethod, type DroidParams, droidHello, droidMethods } from '../protocol/messages.ts'
@@ -31,9 +31,11 @@ export function droidHandlers<Identity extends { session_id: string }>(options: 
   let kept_key: string | undefined
 
   async function identify(api_key: string | undefined): Promise<Identity> {
-    if (options.is_supervisor()) throw new Fault('forbidden', 'a supervisor calls no tools')
+    if (options.is_supervisor()) throw new Fault('forbidden', 'a supervisor cannot call tools')
     if (api_key === undefined)
-      throw new Fault('unauthenticated', 'no session key', { hint: 'it is in OUBLIETTE_API_KEY' })
+      throw new Fault('unauthenticated', 'missing session key', {
+        hint: 'send the value of OUBLIETTE_API_KEY',
+      })
     const identity = await handlers.authenticate(project_id, api_key)
     options.identified(identity.session_id)
     return identity
@@ -59,9 +61,13 @@ export function droidHandlers<Identity extends { session_id: string }>(options: 
     async hello(raw: unknown) {
       const hello = parse(droidHello, raw, 'hello')
       if (hello.protocol !== undefined && hello.protocol !== protocolVersion)
-        throw new Fault('conflict', `client protocol ${hello.protocol}, server protocol ${protocolVersion}`, {
-          hint: 'restart the container to get the client of this server',
-        })
+        throw new Fault(
+          'conflict',
+          `the client uses protocol version ${hello.protocol}, the server version ${protocolVersion}`,
+          {
+            hint: 'restart the container to get the client of this server',
+          },
+        )
       const { session_id } = await identify(hello.api_key)
       kept_key = hello.api_key
       return { protocol: protocolVersion, session_id }

@@ -1,6 +1,5 @@
-// One listening Unix socket in a directory of its own, which is mounted into one container. The socket is never there
-// with the wrong owner or mode: it is bound under another name, made right, and then moved into place.
-
+// One listening Unix socket in a directory of its own, which is mounted into one container. The socket never exists at its path
+// with the wrong owner or mode: it is bound under another name, its owner and mode are set, and then it is renamed.
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { chmod, chown, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
@@ -19,7 +18,7 @@ export type ListenOptions = {
 export type Listener = {
   readonly path: string
   proves(proof: string): boolean
-  /** Whether whoever dials finds it: neither the socket nor the proof was deleted or replaced. */
+  /** Whether the socket and the proof still exist and were not replaced. */
   isThere(): Promise<boolean>
   close(): Promise<void>
 }
@@ -30,7 +29,7 @@ const pathBytes = 107
 function bind(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   server.once('error', reject)
-  // The node is made within this call, so nobody can connect between its making and its right mode.
+  // The socket is created within this call, so no connection is possible before its mode is set.
   const mask = process.umask(0o077)
   try {
     server.listen(path, () => {

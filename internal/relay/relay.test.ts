@@ -135,7 +135,7 @@ test('a wrong proof and another protocol are refused with a sentence', async () 
     kind: 'unauthenticated',
   })
   await expect(peer.request('hello', { role: 'supervisor', protocol: 99 })).rejects.toThrow(
-    /client protocol 99/,
+    /the client uses protocol version 99/,
   )
   expect(outdated).toEqual([99])
   await expect(peer.request('events', { session_id, events: [] })).rejects.toMatchObject({

@@ -1,7 +1,6 @@
-// The server's end of the sockets. This room owns the frames, the listeners and the protocol with what lives in the
-// containers: who may speak, in which shape, and how much at once. It promises that each message reaches a handler
-// validated and with the identity of the container it came from, and that commands go to the one supervisor of a
-// container. What the messages mean, and every row, is left to the handlers.
+// The server's end of the sockets. It owns the listeners and the protocol with the programs in containers: authentication,
+// validation and limits. Guarantees: each message reaches a handler validated and with the identity of its container, and
+// commands go to the one supervisor of a container. The handlers implement the messages and write the rows.
 import type { Socket } from 'node:net'
 import { Fault, messageOf } from '../fault.ts'
 import { createThrottledWarn } from '../lib/throttled-log.ts'
@@ -26,19 +25,19 @@ export type RelayHandlers<Identity extends { session_id: string }> = SupervisorS
 type Place = { directory: string; uid: number; gid: number }
 
 export interface Relay {
-  /** Listens in `directory` for one container. Safe to repeat; a socket that was deleted is made anew. */
+  /** Listens in `directory` for one container. Safe to repeat; a deleted socket is created again. */
   open(project_id: string, place: Place): Promise<void>
   /** Ends the listener and every connection of one container. No error if there is none. */
   close(project_id: string): Promise<void>
   supervisor(project_id: string): SupervisorLink | undefined
-  /** Containers whose supervisor was given up because it did not answer, and has not come back since. */
+  /** Containers whose supervisor was disconnected because it did not answer, and has not reconnected. */
   unresponsive(): string[]
   /** The supervisor, as soon as it is connected; throws `timeout`. */
   waitForSupervisor(
     project_id: string,
     options: { timeout_ms: number; signal?: AbortSignal },
   ): Promise<SupervisorLink>
-  /** Tells the droid's side (all sessions of the container, or one) that its list of tools is another now. */
+  /** Notifies the droids of the container, or of one session, that their list of tools has changed. */
   toolsChanged(project_id: string, session_id?: string): void
   dispose(): Promise<void>
 }
@@ -47,17 +46,17 @@ type Connection = { peer: Peer; proven: boolean; session_id?: string }
 type Opened = {
   listener: Listener
   connections: Set<Connection>
-  /** Who is, or is about to be, this container's one supervisor. */
-  seat?: Peer
+  /** The connection that is, or is about to be, the supervisor. */
+  supervisor_peer?: Peer
   link?: SupervisorLink
-  /** Its last supervisor did not answer and was given up. */
+  /** Its last supervisor did not answer and was disconnected. */
   unresponsive: boolean
   waiters: Set<(link: SupervisorLink) => void>
   renewing?: Promise<void>
   closed: boolean
-  relieve: () => void
-  pace: Throttle
-  /** Connections that have not said anything yet, and those that speak HTTP. */
+  shedLoad: () => void
+  throttle: Throttle
+  /** Connections that have not sent anything yet, and those that use HTTP. */
   silent: Set<Socket>
   http: Set<Socket>
 }
@@ -65,7 +64,7 @@ type Opened = {
 const maxConnections = 512
 const firstFrameMs = 10_000
 
-/** A supervisor that comes back does not stand in line behind its droids; whether it is one, its proof tells. */
+/** A reconnecting supervisor does not queue behind its droids; the handshake verifies its proof. */
 const isSupervisorHello = ({ text }: Frame): boolean =>
   text.length < 1024 * 1024 && text.includes('"role":"supervisor"')
 
@@ -74,17 +73,17 @@ export function createRelay<Identity extends { session_id: string }>(options: {
   version: string
   log: Log
   limits?: Partial<PeerLimits>
-  /** How often a supervisor is asked for a sign of life. */
+  /** Interval of heartbeats to a supervisor. */
   heartbeat_ms?: number
   /** Containers whose supervisors cannot answer, because they are paused. */
   paused?: (project_id: string) => boolean
   /** What the connections of one container may hold together. */
   container?: Load
-  /** How many milliseconds a message of this weight has to wait before it is taken; 0 takes it. Not for supervisors. */
+  /** Milliseconds that a message of this weight has to wait; 0 accepts it. Not applied to supervisors. */
   pace?: (project_id: string, weight: number) => number
   /** Looks at requests of a container before they are parsed. */
   watch?: (project_id: string) => Watch
-  /** Takes connections over that speak HTTP: droids that ask their model. */
+  /** Takes over connections that use HTTP. */
   http?: (project_id: string, socket: Socket) => void
 }): Relay {
   const { handlers, log } = options
@@ -95,13 +94,13 @@ export function createRelay<Identity extends { session_id: string }>(options: {
 
   function admit(project_id: string, place: Opened, socket: Socket): void {
     if (place.connections.size >= maxConnections) {
-      // Those that never showed a key must not keep the others out.
+      // Unauthenticated connections must not block others.
       const oldest = [...place.connections].find((connection) => !connection.proven)
       if (!oldest) return void socket.destroy()
       oldest.peer.close(new Fault('exhausted', 'too many connections'))
     }
     const early = setTimeout(
-      () => connection.peer.close(new Fault('timeout', 'nothing was said')),
+      () => connection.peer.close(new Fault('timeout', 'nothing was received')),
       firstFrameMs,
     ).unref()
     const methods = {}
@@ -112,12 +111,12 @@ export function createRelay<Identity extends { session_id: string }>(options: {
         handlers: methods,
         bounded: true,
         on_frame: () => clearTimeout(early),
-        pace: (frame, go) => {
-          const free = place.seat === connection.peer || (first && isSupervisorHello(frame))
+        throttle: (frame, go) => {
+          const free = place.supervisor_peer === connection.peer || (first && isSupervisorHello(frame))
           first = false
-          return free ? undefined : place.pace(frame, go)
+          return free ? undefined : place.throttle(frame, go)
         },
-        on_load: place.relieve,
+        on_load: place.shedLoad,
         ...(options.watch ? { watch: options.watch(project_id) } : {}),
         ...(options.limits ? { limits: options.limits } : {}),
       }),
@@ -129,15 +128,15 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       handlers,
       peer: connection.peer,
       proves: (proof) => place.listener.proves(proof),
-      claim: () => {
-        if (place.seat?.open) return false
-        place.seat = connection.peer
+      reserve: () => {
+        if (place.supervisor_peer?.open) return false
+        place.supervisor_peer = connection.peer
         return true
       },
       release: () => {
-        if (place.seat === connection.peer) delete place.seat
+        if (place.supervisor_peer === connection.peer) delete place.supervisor_peer
       },
-      seat: (link) => {
+      onConnected: (link) => {
         connection.proven = true
         place.link = link
         place.unresponsive = false
@@ -147,7 +146,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
           paused: () => options.paused?.(project_id) ?? false,
           on_given_up: () => {
             place.unresponsive = true
-            log.warn('the supervisor of a container does not answer', { project_id })
+            log.warn('supervisor does not answer, disconnecting it', { project_id })
           },
         })
         handlers.supervisorReady(link)
@@ -157,7 +156,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     const droid = droidHandlers({
       project_id,
       handlers,
-      is_supervisor: () => supervisor.seated(),
+      is_supervisor: () => supervisor.connected(),
       identified: (session_id) => {
         connection.proven = true
         connection.session_id = session_id
@@ -175,11 +174,11 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       clearTimeout(early)
       place.connections.delete(connection)
       if (why.kind !== 'unavailable')
-        warn(project_id, 'a connection from a container was ended', { project_id, why: why.message })
+        warn(project_id, 'closed a connection of a container', { project_id, reason: why.message })
       if (place.link?.peer !== connection.peer) return
       const { link } = place
       delete place.link
-      log.info('supervisor gone', { project_id, why: why.message })
+      log.info('supervisor disconnected', { project_id, reason: why.message })
       handlers.supervisorGone(link)
     })
   }
@@ -210,12 +209,14 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       unresponsive: false,
       waiters: new Set(),
       closed: false,
-      relieve: createLoadShedding(
+      shedLoad: createLoadShedding(
         () =>
-          [...place.connections].map(({ peer }) => peer).filter((peer) => peer.open && peer !== place.seat),
+          [...place.connections]
+            .map(({ peer }) => peer)
+            .filter((peer) => peer.open && peer !== place.supervisor_peer),
         options.container,
       ),
-      pace: createThrottle((weight) => options.pace?.(project_id, weight) ?? 0),
+      throttle: createThrottle((weight) => options.pace?.(project_id, weight) ?? 0),
       silent: new Set(),
       http: new Set(),
     }
@@ -228,18 +229,18 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     listen({
       ...where,
       on_connection: (socket) => receive(project_id, place, socket),
-      on_error: (error) => log.error('a relay socket failed', { project_id, error }),
+      on_error: (error) => log.error('failed to accept connections on a relay socket', { project_id, error }),
     })
 
   /** Connections that are open stay so. */
   async function renew(project_id: string, place: Opened, where: Place): Promise<void> {
     if (await place.listener.isThere()) return
-    log.warn('the socket of a container was deleted and is made anew', { project_id })
+    log.warn('relay socket was deleted, creating it again', { project_id })
     const former = place.listener
     const renewed = await listenFor(project_id, place, where)
     if (place.closed) return await renewed.close()
     place.listener = renewed
-    former.close().catch((error: unknown) => log.debug('a deleted socket does not close', { error }))
+    former.close().catch((error: unknown) => log.debug('failed to close a deleted socket', { error }))
   }
 
   async function closeOne(project_id: string): Promise<void> {
@@ -257,7 +258,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
 
   return {
     async open(project_id, where) {
-      // A sweep that is still under way must not open what keeps a stopping process alive.
+      // A sweep that is still running must not open a listener that keeps a stopping process alive.
       if (disposed) throw new Fault('unavailable', 'the server is stopping')
       let opening = opened.get(project_id)
       if (!opening) {
@@ -286,7 +287,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
               'timeout',
               `the supervisor of the container did not connect within ${timeout_ms / 1000} s`,
               {
-                hint: 'container logs shows what it says; container start with recreate restarts it',
+                hint: 'check container logs, or restart it with container start and recreate',
               },
             ),
           ),
@@ -316,7 +317,7 @@ export function createRelay<Identity extends { session_id: string }>(options: {
       const closing = await Promise.allSettled([...opened.keys()].map(closeOne))
       for (const outcome of closing)
         if (outcome.status === 'rejected')
-          log.warn('a relay socket did not close', { error: messageOf(outcome.reason) })
+          log.warn('failed to close a relay socket', { error: messageOf(outcome.reason) })
     },
   }
 }

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 
 const isCapital = (byte: number | undefined) => byte !== undefined && byte >= 0x41 && byte <= 0x5a
 
-/** Calls back once, as soon as something was said; a socket that ends or stays silent before is destroyed. */
+/** Calls back once with the protocol of the first byte; a socket that ends or sends nothing in time is destroyed. */
 export function onFirstByte(
   socket: Socket,
   silence_ms: number,
@@ -39,7 +39,7 @@ export function pathBegins(read: Buffer, prefix: string): boolean | undefined {
   return path.length === prefix.length ? true : undefined
 }
 
-/** Calls back once; a socket that ends or says too little before is destroyed. */
+/** Calls back once; a socket that ends or sends too little in time is destroyed. */
 export function onRequestPath(
   socket: Socket,
   options: { prefix: string; silence_ms: number },

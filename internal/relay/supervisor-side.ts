@@ -26,7 +26,7 @@ export type SupervisorSide = {
   /** Commands can be sent from now on. */
   supervisorReady(link: SupervisorLink): void
   supervisorGone(link: SupervisorLink): void
-  /** Another protocol version knocked: its container has to be restarted to get the client of this server. */
+  /** A client of another protocol version connected: its container has to be restarted to get this server's client. */
   supervisorOutdated(project_id: string, protocol: number): void
   /**
    * Commit, then answer. Batches of one session come one after another; a thrown fault makes it try again later.
@@ -53,12 +53,12 @@ export type SupervisorLink = {
 }
 
 const intervalMs = 5_000
-const mostMissed = 3
+const maxMissed = 3
 const answerMs = 30_000
 /** A command that ran out of its time is killed with all that it started, and what it said last is read. */
 const killMs = 6_000
 
-function patienceFor(command: CommandName, params: object): number {
+function timeoutFor(command: CommandName, params: object): number {
   if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + killMs
   if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + killMs
   return answerMs
@@ -69,20 +69,24 @@ const isUnanswered = (error: unknown): boolean =>
   error instanceof Fault && error.kind === 'timeout' && error.cause === undefined
 
 /** The client of the container was started by an older server. */
-const isUnheardOf = (error: unknown): boolean =>
+const isUnsupported = (error: unknown): boolean =>
   error instanceof Fault && (error.cause as Partial<WireError> | undefined)?.code === codes.method
 
 const outdated = (command: string, cause: unknown) =>
-  new Fault('conflict', `the client in the container is older than the server and has no ${command}`, {
-    hint: 'container start with recreate restarts it with the client of this server',
-    cause,
-  })
+  new Fault(
+    'conflict',
+    `the client in the container is older than the server and does not support ${command}`,
+    {
+      hint: 'restart the container with container start and recreate to get the client of this server',
+      cause,
+    },
+  )
 
 const unanswered = (command: string, ms: number, cause: unknown) =>
   new Fault(
     'timeout',
     `the supervisor of the container did not answer ${command} within ${Math.ceil(ms / 1000)} s`,
-    { hint: 'container logs shows what it says; container start with recreate restarts it', cause },
+    { hint: 'check container logs, or restart it with container start and recreate', cause },
   )
 
 export function supervisorHandlers(options: {
@@ -91,21 +95,21 @@ export function supervisorHandlers(options: {
   handlers: SupervisorSide
   peer: Peer
   proves(proof: string): boolean
-  /** Takes the container's one seat; false while another connected supervisor has it. */
-  claim(): boolean
+  /** Makes this connection the container's supervisor; false while another one is connected. */
+  reserve(): boolean
   release(): void
-  seat(link: SupervisorLink): void
+  onConnected(link: SupervisorLink): void
 }) {
   const { project_id, handlers, peer } = options
   let link: SupervisorLink | undefined
 
   const methods: Handlers = {
     events: (raw, { refused }) => {
-      if (!link) throw new Fault('unauthenticated', 'events come from the supervisor only')
+      if (!link) throw new Fault('unauthenticated', 'only the supervisor may send events')
       return handlers.events(project_id, parse(eventBatch, raw, 'events'), refused)
     },
     execs_ended: (raw, { refused }) => {
-      if (!link) throw new Fault('unauthenticated', 'endings of commands come from the supervisor only')
+      if (!link) throw new Fault('unauthenticated', 'only the supervisor may report ended commands')
       if (refused) throw refused
       return handlers.execsEnded(project_id, parse(execsEnded, raw, 'execs_ended'))
     },
@@ -116,23 +120,27 @@ export function supervisorHandlers(options: {
     // Asked before the shape, which another version may have changed.
     if (typeof protocol === 'number' && protocol !== protocolVersion) {
       handlers.supervisorOutdated(project_id, protocol)
-      throw new Fault('conflict', `client protocol ${protocol}, server protocol ${protocolVersion}`, {
-        hint: 'restart the container to get the client of this server',
-      })
+      throw new Fault(
+        'conflict',
+        `the client uses protocol version ${protocol}, the server version ${protocolVersion}`,
+        {
+          hint: 'restart the container to get the client of this server',
+        },
+      )
     }
-    const said = parse(supervisorHello, raw, 'hello')
-    if (!options.proves(said.proof))
-      throw new Fault('unauthenticated', 'the proof is not that of this container')
-    if (link || !options.claim()) throw new Fault('conflict', 'this container has a supervisor already')
+    const received = parse(supervisorHello, raw, 'hello')
+    if (!options.proves(received.proof))
+      throw new Fault('unauthenticated', 'the proof does not match this container')
+    if (link || !options.reserve()) throw new Fault('conflict', 'this container already has a supervisor')
     const made: SupervisorLink = {
       project_id,
-      boot_id: said.boot_id,
+      boot_id: received.boot_id,
       peer,
       async send(command, params, how) {
-        const timeout_ms = how?.timeout_ms ?? patienceFor(command, params)
+        const timeout_ms = how?.timeout_ms ?? timeoutFor(command, params)
         const result = await peer.request(command, params, { ...how, timeout_ms }).catch((error: unknown) => {
           if (isUnanswered(error) && !how?.signal?.aborted) throw unanswered(command, timeout_ms, error)
-          throw isUnheardOf(error) ? outdated(command, error) : error
+          throw isUnsupported(error) ? outdated(command, error) : error
         })
         return parse(commandResults[command] as z.ZodType<unknown>, result, command) as CommandResult<
           typeof command
@@ -140,25 +148,28 @@ export function supervisorHandlers(options: {
       },
     }
     link = made
-    const answer = await handlers.supervisorHello(project_id, said).catch((error) => {
+    const answer = await handlers.supervisorHello(project_id, received).catch((error) => {
       link = undefined
       options.release()
       throw error
     })
     // After the answer is written, so that the first command never overtakes it.
-    setImmediate(() => peer.open && options.seat(made))
+    setImmediate(() => peer.open && options.onConnected(made))
     return { protocol: protocolVersion, server_version: options.version, ...answer }
   }
 
-  return { methods, hello, seated: () => link !== undefined }
+  return { methods, hello, connected: () => link !== undefined }
 }
 
-/** Ends the connection after so many beats without a sign of life; anything that the supervisor says is one. */
+/**
+ * Disconnects a supervisor that does not answer: a stopped or hung process keeps its connection open. Any message counts as an
+ * answer. Missed heartbeats are counted instead of time, because after a stall of the server the answers are not read yet.
+ */
 export function watchHeartbeat(
   { peer, send }: Pick<SupervisorLink, 'peer' | 'send'>,
   options: {
     interval_ms?: number
-    /** Whether its silence is somebody's wish: the container is paused. */
+    /** Whether the container is paused, so that its supervisor cannot answer. */
     paused: () => boolean
     on_given_up: () => void
   },
@@ -167,12 +178,12 @@ export function watchHeartbeat(
   let missed = 0
   const timer = setInterval(() => {
     missed = peer.wasSilent() && !options.paused() ? missed + 1 : 0
-    if (missed >= mostMissed) {
+    if (missed >= maxMissed) {
       options.on_given_up()
       return peer.close(new Fault('timeout', 'the supervisor of the container does not answer'))
     }
-    // Whether it is answered shows at the next beat.
-    send('ping', {}, { timeout_ms: interval_ms * mostMissed }).catch(() => undefined)
+    // The next heartbeat shows whether it was answered.
+    send('ping', {}, { timeout_ms: interval_ms * maxMissed }).catch(() => undefined)
   }, interval_ms).unref()
   void peer.closed.then(() => clearInterval(timer))
 }

@@ -1,4 +1,4 @@
-// Running a program of the host: its output as a stream or as lines, its failure as a Fault with its last words.
+// Runs a program of the host: its output as a stream or as lines, its failure as a fault with the last lines of stderr.
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
@@ -43,7 +43,7 @@ export function startCommand(program: string, args: string[], options: Options =
   })
   const done = new Promise<void>((resolve, reject) => {
     child.once('error', (error) =>
-      reject(new Fault('unavailable', `cannot run ${program}: ${error.message}`, { cause: error })),
+      reject(new Fault('unavailable', `failed to run ${program}: ${error.message}`, { cause: error })),
     )
     child.once('close', (code, signal) => {
       if (code === 0) return resolve()
@@ -65,15 +65,15 @@ export async function runCommand(program: string, args: string[], options: Optio
   return text
 }
 
-function eachLine(stream: Readable, take: (line: string) => void): void {
+function eachLine(stream: Readable, onLine: (line: string) => void): void {
   let rest = ''
   stream.setEncoding('utf8')
   stream.on('data', (chunk: string) => {
     const lines = (rest + chunk).split(/[\r\n]+/)
     rest = lines.pop() ?? ''
-    for (const line of lines) if (line.trim()) take(line)
+    for (const line of lines) if (line.trim()) onLine(line)
   })
   stream.on('end', () => {
-    if (rest.trim()) take(rest)
+    if (rest.trim()) onLine(rest)
   })
 }

@@ -1,9 +1,8 @@
-// Mounts that ignore set-user-id bits and devices. The engine's bind mounts cannot be given `nosuid,nodev`, but a bind
-// mount inherits the flags of the mount in which its source lies. So a server that is root next to its engine mounts
-// the directories which containers get a second time, at a place of its own and with these flags, and containers get
-// them from there. A read-only bind mount of the engine would lose the flags again, so what is read-only is mounted
-// read-only here. Where that cannot be had, containers get the directories themselves.
-
+// Mounts that ignore set-user-id bits and devices. The engine's bind mounts do not support `nosuid,nodev`, but a bind mount
+// inherits the flags of the mount that contains its source. So a server that runs as root on the engine's host mounts the
+// directories of containers a second time, with these flags, and containers get them from there. A read-only bind mount of the
+// engine would lose the flags, so read-only directories are mounted read-only here. Where this is not possible, containers get
+// the directories themselves.
 import { mkdir, readFile, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../fault.ts'
@@ -14,11 +13,11 @@ import { digest } from './docker/names.ts'
 import type { ContainerSpec } from './runtime.ts'
 
 export type Stage = {
-  /** As the container is to be made: with the staged directories, or unchanged while they cannot be had. */
+  /** The spec with staged directories, or unchanged if there are none. */
   apply(spec: ContainerSpec): ContainerSpec
-  /** Looks again whether everything is mounted as it should be, and mounts what is not. */
+  /** Checks the mounts and restores missing ones. */
   check(): Promise<void>
-  /** The engine does not see what we mount: it has another view of the file system. */
+  /** Stops staging, because the engine does not see these mounts. */
   disable(reason: string): void
   /** The path behind a staged one. */
   original(path: string): string
@@ -93,7 +92,7 @@ export async function createStage(options: {
     // The first call ignores flags other than `bind`.
     const flags = `remount,bind,nosuid,nodev${read_only ? ',ro' : ''}`
     await runCommand('mount', ['-o', flags, target])
-    if (!(await isMounted(directory))) throw new Error(`${target} is mounted without the flags asked for`)
+    if (!(await isMounted(directory))) throw new Error(`${target} is mounted without the requested flags`)
   }
 
   async function mountAll(): Promise<void> {
@@ -106,10 +105,10 @@ export async function createStage(options: {
     }
   }
 
-  /** Starts at the same time share one look: two would mount twice. */
+  /** Concurrent starts share one check: two would mount twice. */
   async function check(): Promise<void> {
     if (disabled) return
-    if (!isRoot()) return disable('the server is not root')
+    if (!isRoot()) return disable('the server does not run as root')
     checking ??= mountAll().finally(() => {
       checking = undefined
     })
@@ -119,7 +118,7 @@ export async function createStage(options: {
   function disable(reason: string): void {
     usable = false
     disabled = true
-    log.warn('cannot mount directories nosuid,nodev for containers', { reason })
+    log.warn('failed to mount container directories with nosuid,nodev; using plain bind mounts', { reason })
   }
 
   await check()
@@ -150,7 +149,7 @@ export async function createStage(options: {
         await rmdir(root)
       } catch (error) {
         // The next start uses or replaces what is left.
-        log.warn('failed to unmount directories of containers', { path: root, reason: messageOf(error) })
+        log.warn('failed to unmount container directories', { path: root, reason: messageOf(error) })
       }
     },
   }

@@ -58,14 +58,14 @@ export function createDatabaseHeartbeat(options: {
     },
     discard,
     noAnswer: () => noAnswer(),
-    patience_ms,
+    timeout_ms: patience_ms,
     deadlines: options.deadlines,
     log: options.log,
   })
   void heartbeat.run(closing.signal)
 
   return {
-    heard: heartbeat.heard,
+    heard: heartbeat.answered,
     check: heartbeat.check,
     hung: heartbeat.hung,
     close() {

@@ -1,5 +1,5 @@
-// Which commands were executed, and what they answered. A command is written down before it runs and again when it has
-// answered, so that a repeat gets the same answer, and one that was cut off by a death is never run a second time.
+// Records executed commands and their answers. A command is recorded before it runs and again when it has answered, so that a
+// repeat gets the same answer, and a command that was interrupted by a crash is never run twice.
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { Fault } from '../fault.ts'
@@ -15,7 +15,7 @@ export type CommandLog = {
 export function openCommandLog(file: string): CommandLog {
   const outcomes = new Map<string, Promise<unknown>>()
   const keep = (id: string, outcome: Promise<unknown>): void => {
-    // Whoever asked is told; nobody may ask again, and that is no unhandled rejection.
+    // The caller gets the rejection; without a repeat it must not count as unhandled.
     outcome.catch(() => {})
     outcomes.set(id, outcome)
   }

@@ -1,5 +1,5 @@
-// An event as one line of JSON that every later station can take: bounded in length, depth and number of values, and free
-// of the two containers that JSON allows and a database refuses, lone surrogates and NUL.
+// An event as one line of JSON that every later stage accepts: bounded in length, depth and number of values, and free
+// of lone surrogates and NUL, which JSON allows and the database does not.
 import { measureJson } from '../event-loop/json-bounds.ts'
 
 const lineChars = 1024 * 1024
@@ -18,7 +18,7 @@ function storable(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [storable(key), storable(inner)]))
 }
 
-/** Long texts are cut, deep in the event too; `truncated` tells that this is not all of it. */
+/** Truncates long texts at any depth; `truncated` marks the event. */
 function shortened(value: unknown, limit: number, depth = 0): unknown {
   if (typeof value === 'string')
     return value.length > limit ? `${value.slice(0, limit).toWellFormed()}…` : value
@@ -48,7 +48,7 @@ export function encodeEvent(seq: number, event: { type: string; [field: string]:
   return `${line}\n`
 }
 
-/** Stand-ins for events whose text is gone, so that the numbers after them still follow. */
+/** Placeholders for lost events, so that sequence numbers have no gap. */
 export function lostEvents(first: number, next: number) {
   const message = 'this event was lost: the journal was removed inside the container'
   const lines = Array.from({ length: next - first }, (_, i) =>

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs'
 
-/** A droid may delete its home, and our directory in it. It is made anew then; to look each time would cost every event. */
+/** Recreates the directory if a droid has deleted it. Checking before each write would cost every event. */
 export function inDirectory<T>(directory: string, write: () => T): T {
   try {
     return write()

@@ -1,4 +1,4 @@
-// One file of a journal: so many events from a number on, one a line.
+// One file of a journal: consecutive events, one per line.
 import { closeSync, ftruncateSync, openSync, readFileSync, readSync, truncateSync } from 'node:fs'
 
 export type Segment = { first: number; count: number; bytes: number; path: string }
@@ -11,7 +11,7 @@ function seqOf(line: string): unknown {
   }
 }
 
-/** After a death: whole lines with the right numbers count, what follows them is cut off. */
+/** After a crash: keeps complete lines with consecutive numbers and truncates the rest. */
 export function recoverSegment(path: string, first: number): Segment {
   const bytes = readFileSync(path)
   let good = 0

@@ -1,8 +1,8 @@
-// What one session said, on disk before it is sent, until the server has committed it. One event a line, numbered
-// without a gap, in segments named by their first number; a segment goes when its last event is acknowledged, and an
-// empty last one keeps the position. The process may die at any instant: a torn last line is cut off on the way back.
-// A droid may delete its home and the journal with it: what is lost then is told as lost, and the rest goes on.
-// It is not fsynced: it has to outlive the server and this process, not the power.
+// Stores one session's events on disk before they are sent, until the server has committed them. One event per line, numbered
+// without gaps, in segments named by their first number; a segment is removed when its last event is acknowledged, and an empty
+// last segment keeps the position. The process may crash at any time: recovery truncates an incomplete last line. A droid may
+// delete its home with the journal in it: lost events are reported as lost, and the rest continues. There is no fsync: the journal
+// has to survive the server and this process, not a power failure.
 import { closeSync, ftruncateSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { encodeEvent, lostEvents } from './event-line.ts'
@@ -12,7 +12,7 @@ import { offsetIn, readSegment, recoverSegment, type Segment, truncateSegment } 
 export type JournalOptions = {
   directory: string
   segment_bytes?: number
-  /** Unacknowledged; beyond it `full` says so, and whoever makes events has to wait. */
+  /** Limit of unacknowledged bytes; beyond it `full` is true and producers have to wait. */
   limit_bytes?: number
   /** There is something to send. */
   on_append?: () => void
@@ -48,9 +48,9 @@ export interface Journal {
    * Forgets the events from `seq` on: the next one gets that number. All of them are written, and none was ever sent.
    */
   rewind(seq: number): void
-  /** The server has more than this journal remembers: go on after it. */
+  /** The server has more events than this journal: continues after them. */
   skipTo(next_seq: number): void
-  /** Nothing more will come for now: let go of the file, and of its content if that is acknowledged. */
+  /** No more events for now: closes the file, and removes its content if it is acknowledged. */
   settle(): void
   remove(): void
 }
@@ -68,7 +68,7 @@ export function openJournal(options: JournalOptions): Journal {
     .filter((name) => /^\d{16}\.jsonl$/.test(name))
     .sort()
     .map((name) => recoverSegment(join(directory, name), Number.parseInt(name, 10)))
-  // What follows a damaged segment has no place in the count any more.
+  // Segments after a damaged one cannot be numbered.
   const broken = segments.findIndex(
     (it, i) => i > 0 && segments[i - 1]!.first + segments[i - 1]!.count !== it.first,
   )
@@ -103,12 +103,12 @@ export function openJournal(options: JournalOptions): Journal {
     if (was_full && !full) options.on_room?.()
     was_full = full
   }
-  const letGo = () => {
+  const closeFile = () => {
     if (fd !== undefined) closeSync(fd)
     fd = undefined
   }
   const rotate = (first: number) => {
-    letGo()
+    closeFile()
     current = start(first)
   }
   const drop = (segment: Segment) => {
@@ -137,7 +137,7 @@ export function openJournal(options: JournalOptions): Journal {
       fd ??= reopen()
       for (let done = 0; done < bytes.length; ) done += writeSync(fd, bytes, done)
     } catch (error) {
-      // A full disk, as a rule. Half a line must not stay; the events wait in memory, and their makers with them.
+      // Usually a full disk. A partial line must not remain; the events stay in memory and their producers wait.
       if (fd !== undefined) ftruncateSync(fd, current.bytes)
       options.on_error?.(error)
       retry ??= setTimeout(() => {
@@ -163,7 +163,7 @@ export function openJournal(options: JournalOptions): Journal {
   const offsetOf = (segment: Segment, seq: number): number =>
     cursor.seq === seq && cursor.path === segment.path ? cursor.offset : offsetIn(segment, fdOf(segment), seq)
 
-  /** The length of the segment if its file is gone: its events are lost and hold nobody up. */
+  /** The length of the segment if its file is gone: its events are lost and must not block the journal. */
   function offsetIfThere(segment: Segment, seq: number): number {
     try {
       return offsetOf(segment, seq)
@@ -261,7 +261,7 @@ export function openJournal(options: JournalOptions): Journal {
     },
     rewind(seq) {
       while (segments.length > 1 && current.first >= seq) {
-        letGo()
+        closeFile()
         drop(segments.pop()!)
         current = segments.at(-1)!
       }
@@ -280,7 +280,7 @@ export function openJournal(options: JournalOptions): Journal {
     },
     settle() {
       flush()
-      letGo()
+      closeFile()
       if (acked_seq !== current.first + current.count - 1) return
       if (current.count > 0) {
         rotate(acked_seq + 1)
@@ -293,7 +293,7 @@ export function openJournal(options: JournalOptions): Journal {
     remove() {
       clearTimeout(retry)
       pending = []
-      letGo()
+      closeFile()
       rmSync(directory, { recursive: true, force: true })
     },
   }

@@ -56,7 +56,7 @@ function watch(child: ChildProcess) {
     child.once('error', (error) => gone(`failed to start the agent: ${error.message}`, null, null))
     child.once('close', (code, signal) => {
       const killed = signal === 'SIGKILL' || code === 137
-      const how = signal ? `the agent was killed by ${signal}` : `the agent exited with code ${code}`
+      const how = signal ? `the agent was killed by ${signal}` : `the agent exited with exit code ${code}`
       gone((killed ? outOfMemory() : undefined) ?? how, code, signal)
     })
   })

@@ -2,7 +2,7 @@
 
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
-import { setImmediate, setTimeout } from 'node:timers/promises'
+import { setTimeout as delay, setImmediate as nextIteration } from 'node:timers/promises'
 import type { Sink } from '../droid.ts'
 
 /** Smaller chunks are read without waiting. */
@@ -104,15 +104,15 @@ export async function drained(readings: OutputReader[], quiet_ms: number): Promi
     const left = quiet_ms - (performance.now() - seen)
     if (left <= 0) {
       // After a stall of the event loop the pipe may have unread output: poll it once more.
-      await setImmediate()
-      await setImmediate()
+      await nextIteration()
+      await nextIteration()
       if (last() === seen) return
       continue
     }
     const wait = new AbortController()
     await Promise.race([
       Promise.all(readings.map((it) => it.end)),
-      setTimeout(Math.max(left, 5), undefined, { signal: wait.signal }).catch(() => {}),
+      delay(Math.max(left, 5), undefined, { signal: wait.signal }).catch(() => {}),
     ])
     wait.abort()
   }

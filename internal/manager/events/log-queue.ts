@@ -88,7 +88,7 @@ export function createLogQueue<T extends Queued>() {
     push(session_id: string, parts: T[]): void {
       const sent = recentOf(session_id)
       const characters = parts.reduce((sum, part) => sum + part.characters, 0)
-      const lane = sent.calmWith(characters) ? calm : bulk
+      const lane = sent.isLightWith(characters) ? calm : bulk
       sent.add(characters)
       for (const part of parts) lane.push(part)
     },

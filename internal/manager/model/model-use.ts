@@ -4,7 +4,7 @@ import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import type { ModelProvider } from '../../model-providers.ts'
 import { chooseProvider, remedy } from '../../models/providers/credentials.ts'
-import { createGateway, type Gateway } from '../../models/proxy.ts'
+import { createModelProxy, type ModelProxy } from '../../models/proxy.ts'
 import type { Store } from '../../store/open.ts'
 import { type ModelRules, projectModelRules } from '../../store/rows/spending.ts'
 import type { ContainerThrottle } from '../container/uplink.ts'
@@ -62,16 +62,16 @@ export function createModelUse(
     identify: (project_id: string, key: string) => Promise<{ session_id: string }>
     throttle: ContainerThrottle
   },
-): Gateway & { sweep(): Promise<void> } {
+): ModelProxy & { sweep(): Promise<void> } {
   const { config } = deps
   const spending = createSpending(deps)
   const rulesOf = createRules(deps.store)
-  const gateway = createGateway({
+  const gateway = createModelProxy({
     credentials: deps.credentials,
     prices: config,
     hosted_tools: config.hosted_tools,
     log: deps.log,
-    pace: deps.throttle,
+    throttle: deps.throttle,
     async admit(project_id, key) {
       const [{ session_id }, { credential_refs, network }] = await Promise.all([
         deps.identify(project_id, key),

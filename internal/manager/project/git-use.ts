@@ -27,7 +27,7 @@ export function createGitUse(deps: {
   const keys = createGitKeys((holder) => proxy.end(holder))
   const proxy = createGitProxy({
     log: deps.log,
-    pace: deps.throttle,
+    throttle: deps.throttle,
     async admit(project_id, key) {
       const issued = keys.find(project_id, key)
       if (issued) return issued

@@ -1,6 +1,6 @@
-// What the rules of all providers share: what the project allows, and what was found in the request on the way. Known
-// tools of the provider that are not allowed are taken out of `tools`, since agents offer them by default; everything else
-// that is not allowed is refused.
+// What the rules of all providers share: what the project allows, and what was found in the request. Known tools of the
+// provider that are not allowed are removed from `tools`, since agents offer them by default; everything else that is not
+// allowed is refused.
 import type { HostedTool } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
 import { isGiven, type Json } from './json.ts'
@@ -28,7 +28,7 @@ export function refused(what: string, kind?: HostedTool): Fault {
   return new Fault('forbidden', `${what} is not allowed`, {
     hint: kind
       ? `an administrator allows it with "${kind}" in hosted_tools of the config, for projects with network open`
-      : 'the gateway cannot tell what it costs or reaches',
+      : 'the model proxy cannot determine what it costs or accesses',
   })
 }
 
@@ -38,7 +38,7 @@ export function requireAllowed(finding: Finding, kind: HostedTool, what: string)
 }
 
 /** Their names are looked through and logged. */
-const mostRemoved = 100
+const maxRemoved = 100
 
 /** `never`: of the provider, and not one that can be allowed. */
 export type ToolKind = 'client' | HostedTool | 'never' | undefined
@@ -51,7 +51,7 @@ export function keepTool(finding: Finding, kind: ToolKind, name: string): boolea
     finding.hosted += 1
     return true
   }
-  if (finding.removed.length < mostRemoved && !finding.removed.includes(name)) finding.removed.push(name)
+  if (finding.removed.length < maxRemoved && !finding.removed.includes(name)) finding.removed.push(name)
   return false
 }
 
@@ -77,7 +77,7 @@ export function countAddress(
 
 const ordinaryTiers = ['auto', 'default', 'standard', 'standard_only', 'flex', 'on_demand']
 
-/** Tiers that cost more than the price says are refused. */
+/** Tiers that cost more than the configured price are refused. */
 export function checkTier(holder: Json, ...names: string[]): void {
   for (const name of names) {
     const tier = holder[name]

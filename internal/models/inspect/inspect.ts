@@ -1,5 +1,5 @@
-// One request to a provider, looked at before it leaves: what it may cost at most, what it would make the provider do. It is
-// sent as it was understood here, serialised anew, so that no other reader can find something else in it.
+// Inspects a request before it is sent to a provider: its maximum cost, and what it makes the provider do. It is sent as it was
+// parsed here, serialized again, so that the provider cannot interpret it differently.
 import { createHash } from 'node:crypto'
 import type { HostedTool } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
@@ -68,7 +68,7 @@ const checks: Record<Endpoint, (body: Json, finding: Finding) => Wanted> = {
 function modelOf({ model }: Json): string | undefined {
   if (model === undefined || model === null) return undefined
   if (typeof model !== 'string' || !/^[\x20-\x7e]{1,300}$/.test(model))
-    throw new Fault('invalid', 'model is not the name of a model')
+    throw new Fault('invalid', 'model is not a valid model name')
   return model
 }
 

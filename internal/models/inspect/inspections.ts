@@ -1,26 +1,25 @@
-// Where bodies are inspected: short ones at once, others in one of two threads, so that neither the event loop nor somebody
-// else's short request waits for a long one. In each thread the projects take turns, and a job that takes too long ends
-// with its thread.
+// Runs inspections: short bodies inline, others in one of two threads, so that neither the event loop nor another project's short
+// request waits for a long one. Each thread serves projects in rotation, and a job that takes too long is terminated with it.
 import { Worker } from 'node:worker_threads'
 import { Fault, type Kind } from '../../fault.ts'
-import type { OutputReader } from '../usage/usage.ts'
+import type { UsageReading } from '../usage/usage.ts'
 import { type Inspect, type Inspection, inspect } from './inspect.ts'
 
 export type Job = { parts: Uint8Array[] } & ({ kind: 'inspection'; how: Inspect } | { kind: 'usage' })
 export type JobAnswer =
   | { kind: 'inspection'; inspection: Inspection }
-  | { kind: 'usage'; readings: (OutputReader | undefined)[] }
+  | { kind: 'usage'; readings: (UsageReading | undefined)[] }
   | { kind: 'fault'; fault: { kind: Kind; message: string; hint?: string } }
 
-/** At most a millisecond of parsing, whatever is in it. */
+/** Takes at most a millisecond to parse, with any content. */
 const inlineBytes = 8 * 1024
 const shortBytes = 1024 * 1024
-const longestMs = 30_000
+const maxJobMs = 30_000
 const threadMb = 1024
 
 type Waiting = { job: Job; done: PromiseWithResolvers<JobAnswer> }
 
-const failed = (reason: string) => new Fault('invalid', `the request cannot be inspected: ${reason}`)
+const failed = (reason: string) => new Fault('invalid', `failed to inspect the request: ${reason}`)
 
 /** One thread, started when it is first needed and again after a job that broke it. */
 function createThread() {
@@ -81,7 +80,7 @@ function createThread() {
     const taken = take()
     if (!taken) return
     worker ??= start()
-    current = { ...taken, late: setTimeout(() => lose('it takes too long'), longestMs) }
+    current = { ...taken, late: setTimeout(() => lose('time limit exceeded'), maxJobMs) }
     const { parts } = taken.job
     worker.postMessage(
       taken.job,
@@ -110,7 +109,7 @@ function createThread() {
   }
 }
 
-/** Memory that belongs to nobody else, so that it can be handed to a thread. */
+/** Memory that is not shared, so that it can be transferred to a thread. */
 function owned(part: Buffer): Uint8Array {
   const { buffer, byteOffset, byteLength } = part
   return byteOffset === 0 && byteLength === buffer.byteLength ? part : new Uint8Array(part)
@@ -120,7 +119,7 @@ export function createInspections() {
   const short = createThread()
   const long = createThread()
 
-  /** The parts are not to be used any more afterwards. */
+  /** The parts must not be used afterwards. */
   async function inThread(project_id: string, job: Job): Promise<JobAnswer> {
     const bytes = job.parts.reduce((sum, part) => sum + part.length, 0)
     const answer = await (bytes <= shortBytes ? short : long).run(project_id, job)
@@ -134,13 +133,13 @@ export function createInspections() {
       if (parts.reduce((sum, part) => sum + part.length, 0) <= inlineBytes)
         return inspect(Buffer.concat(parts), how)
       const answer = await inThread(project_id, { kind: 'inspection', how, parts: parts.map(owned) })
-      if (answer.kind !== 'inspection') throw new Error('the thread answered something else')
+      if (answer.kind !== 'inspection') throw new Error('unexpected answer from the inspection thread')
       const { body } = answer.inspection
       return { ...answer.inspection, body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) }
     },
-    /** What an answer says of tokens, if it is too long to be parsed here. */
-    async usage(project_id: string, parts: Buffer[]): Promise<OutputReader[]> {
-      // They are on their way to the droid as well.
+    /** Token usage of an answer that is too long to be parsed on the event loop. */
+    async usage(project_id: string, parts: Buffer[]): Promise<UsageReading[]> {
+      // The parts are also being sent to the droid.
       const copies = parts.map((part) => new Uint8Array(part))
       const answer = await inThread(project_id, { kind: 'usage', parts: copies })
       return answer.kind === 'usage' ? answer.readings.filter((it) => it !== undefined) : []

@@ -4,10 +4,10 @@ import { Fault, messageOf } from '../../fault.ts'
 
 export type Json = Record<string, unknown>
 
-const mostDepth = 256
-const mostValues = 2_000_000
+const maxDepth = 256
+const maxValues = 2_000_000
 /** Of tokens or answers; what they cost stays a number that can be added. */
-const mostNumber = 1_000_000_000
+const maxNumber = 1_000_000_000
 
 const quote = 0x22
 const backslash = 0x5c
@@ -33,9 +33,9 @@ function checkBounds(bytes: Buffer): void {
       values += 1
     } else if (byte === 0x5d || byte === 0x7d) depth -= 1
     else if (byte === 0x2c) values += 1
-    if (depth > mostDepth)
-      throw new Fault('invalid', `the request is nested more than ${mostDepth} levels deep`)
-    if (values > mostValues) throw new Fault('invalid', `the request has more than ${mostValues} values`)
+    if (depth > maxDepth)
+      throw new Fault('invalid', `the request is nested more than ${maxDepth} levels deep`)
+    if (values > maxValues) throw new Fault('invalid', `the request has more than ${maxValues} values`)
   }
 }
 
@@ -65,8 +65,8 @@ export const objectsOf = (value: unknown): Json[] =>
 export function numberIn(holder: Json, name: string): number | undefined {
   const value = holder[name]
   if (value === undefined || value === null) return undefined
-  if (typeof value !== 'number' || !(value >= 0 && value <= mostNumber))
-    throw new Fault('invalid', `${name} is not a number from 0 to ${mostNumber}`)
+  if (typeof value !== 'number' || !(value >= 0 && value <= maxNumber))
+    throw new Fault('invalid', `${name} must be a number from 0 to ${maxNumber}`)
   return Math.ceil(value)
 }
 
@@ -78,6 +78,6 @@ export const isGiven = (value: unknown): boolean =>
 export function flagIn(holder: Json, name: string): boolean {
   const value = holder[name]
   if (value === undefined || value === null) return false
-  if (typeof value !== 'boolean') throw new Fault('invalid', `${name} is not true or false`)
+  if (typeof value !== 'boolean') throw new Fault('invalid', `${name} must be true or false`)
   return value
 }

@@ -30,7 +30,7 @@ const tools: [RegExp, ToolKind][] = [
 
 function toolKind(tool: Json): ToolKind {
   const type = String(tool.type)
-  // In a container of the provider, unless it says that it is local.
+  // Runs in a container of the provider, unless it is declared local.
   if (type === 'shell')
     return isObject(tool.environment) && tool.environment.type === 'local' ? 'client' : 'code_execution'
   return tools.find(([pattern]) => pattern.test(type))?.[1]
@@ -97,7 +97,7 @@ function checkRouting(body: Json, finding: Finding): void {
   if (isGiven(body.plugins)) requireAllowed(finding, 'web_search', 'plugins')
   if (isGiven(body.web_search_options)) requireAllowed(finding, 'web_search', 'web_search_options')
   refuseFields(body, 'models', 'preset', 'route', 'fallbacks')
-  // It says what it cost unless it is asked not to.
+  // OpenRouter reports the cost unless the request disables it.
   if (body.usage !== undefined) body.usage = { include: true }
 }
 
@@ -109,7 +109,7 @@ function checkOutput(body: Json, finding: Finding): void {
   refuseFields(body, 'prediction')
 }
 
-/** A stream tells its tokens only if it is asked to. */
+/** A stream reports its tokens only on request. */
 function askForUsage(body: Json): void {
   if (!flagIn(body, 'stream')) return
   const given = isObject(body.stream_options) ? body.stream_options : {}
@@ -153,7 +153,7 @@ export function checkEmbeddings(body: Json, finding: Finding): Wanted {
   return { output: 0, answers: 1 }
 }
 
-/** What is stored at the provider costs input that is not in this request, and may belong to another project. */
+/** Content stored at the provider costs input that is not in this request, and may belong to another project. */
 const stored = ['previous_response_id', 'conversation', 'prompt']
 
 export function checkResponses(body: Json, finding: Finding): Wanted {

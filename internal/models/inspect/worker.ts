@@ -1,4 +1,4 @@
-// Runs in a thread of its own: bodies that would hold up the event loop.
+// Runs in a thread: inspects bodies that would block the event loop.
 import { setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { toFault } from '../../fault.ts'
@@ -6,7 +6,7 @@ import { readUsage } from '../usage/usage.ts'
 import { inspect } from './inspect.ts'
 import type { Job, JobAnswer } from './inspections.ts'
 
-// Behind the event loop, when there are not enough cores for both. Linux has a priority for each thread.
+// Lower priority than the event loop, for machines with few cores. Linux has a priority per thread.
 if (process.platform === 'linux') setPriority(0, 10)
 
 function answerOf(job: Job): JobAnswer {
@@ -16,7 +16,7 @@ function answerOf(job: Job): JobAnswer {
       const value: unknown = JSON.parse(bytes.toString('utf8'))
       return { kind: 'usage', readings: (Array.isArray(value) ? value : [value]).map(readUsage) }
     } catch {
-      // Not JSON after all, or cut off: it tells nothing, and the worst case is charged.
+      // Not JSON, or incomplete: there is no usage, and the worst case is charged.
       return { kind: 'usage', readings: [] }
     }
   }

@@ -7,7 +7,7 @@ import type { ProviderName } from './providers.ts'
 
 export type Credentials = ReadonlyMap<string, Credential>
 
-/** What to do about a provider that nobody gave a key for. */
+/** How to add a credential for a provider. */
 export function remedy(provider: ProviderName): string {
   const entry = `add credentials.<name> with provider "${provider}" to oubliette.jsonc`
   const variable = credentialVariables[provider]
@@ -26,9 +26,9 @@ export function findCredential(
   if (all.length > 1)
     throw new Fault(
       'invalid',
-      `the project names none of the credentials for ${provider}: ${all.map(([name]) => name).join(', ')}`,
+      `several credentials exist for ${provider}, and the project references none of them: ${all.map(([name]) => name).join(', ')}`,
       {
-        hint: 'project update with credential_refs',
+        hint: 'set credential_refs with project update',
       },
     )
   return all[0]?.[1]
@@ -41,7 +41,7 @@ export function requireCredential(
 ): Credential {
   const found = findCredential(credentials, refs, provider)
   if (found) return found
-  throw new Fault('unavailable', `no key for ${provider}: the server has no credential for it`, {
+  throw new Fault('unavailable', `the server has no credential for ${provider}`, {
     hint: remedy(provider),
   })
 }

@@ -1,11 +1,10 @@
-// A fault as each provider would have said it, so that an agent's own code understands it: what to show, and whether
-// trying again makes sense.
+// Formats a fault as each provider does, so that agents handle it correctly: what to show, and whether to retry.
 import type { Fault, Kind } from '../../fault.ts'
 import type { Dialect } from './providers.ts'
 
-type Said = { status: number; type: string }
+type ProviderStatus = { status: number; type: string }
 
-const said: Record<Dialect, Partial<Record<Kind, Said>> & { internal: Said }> = {
+const statuses: Record<Dialect, Partial<Record<Kind, ProviderStatus>> & { internal: ProviderStatus }> = {
   anthropic: {
     invalid: { status: 400, type: 'invalid_request_error' },
     unauthenticated: { status: 401, type: 'authentication_error' },
@@ -48,7 +47,7 @@ const said: Record<Dialect, Partial<Record<Kind, Said>> & { internal: Said }> = 
   },
 }
 
-function bodyOf(dialect: Dialect, { status, type }: Said, message: string, fault: Fault): object {
+function bodyOf(dialect: Dialect, { status, type }: ProviderStatus, message: string, fault: Fault): object {
   switch (dialect) {
     case 'anthropic':
       return { type: 'error', error: { type, message }, request_id: fault.id }
@@ -60,7 +59,7 @@ function bodyOf(dialect: Dialect, { status, type }: Said, message: string, fault
           code: status,
           message,
           status: type,
-          // Of a whole day: that is what tells its clients not to wait for the next minute.
+          // A daily quota, so that clients do not retry within the minute.
           ...(fault.kind === 'exhausted'
             ? {
                 details: [
@@ -79,14 +78,14 @@ function bodyOf(dialect: Dialect, { status, type }: Said, message: string, fault
 }
 
 export function providerError(dialect: Dialect, fault: Fault) {
-  const chosen = said[dialect][fault.kind] ?? said[dialect].internal
+  const chosen = statuses[dialect][fault.kind] ?? statuses[dialect].internal
   const message = fault.hint ? `${fault.message} (${fault.hint})` : fault.message
   const again = fault.kind === 'unavailable' || fault.kind === 'timeout'
   return {
     status: chosen.status,
     headers: {
       'content-type': 'application/json',
-      // What the clients of Anthropic and OpenAI go by before anything else.
+      // Takes precedence over everything else in the clients of Anthropic and OpenAI.
       'x-should-retry': String(again && fault.retry_after_seconds !== undefined),
       ...(dialect === 'bedrock' ? { 'x-amzn-errortype': chosen.type } : {}),
       ...(fault.retry_after_seconds === undefined

@@ -20,7 +20,7 @@ const sent = new Set([
 ])
 
 /** Of one connection, about the account, or a secret: none of them comes back. */
-const keptBack = new Set([
+const droppedHeaders = new Set([
   'connection',
   'keep-alive',
   'proxy-authenticate',
@@ -56,7 +56,7 @@ export function passedBack(headers: IncomingHttpHeaders): Record<string, string>
   const named = new Set((headers.connection ?? '').split(',').map((name) => name.trim().toLowerCase()))
   const passed: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers))
-    if (value !== undefined && !keptBack.has(name) && !named.has(name)) passed[name] = textOf(value)
+    if (value !== undefined && !droppedHeaders.has(name) && !named.has(name)) passed[name] = textOf(value)
   return passed
 }
 
@@ -64,7 +64,7 @@ export function baseUrl(provider: ProviderName, credential: Credential): string 
   const base = credential.base_url ?? providers[provider].base_url
   if (!base)
     throw new Fault('invalid', `the credential for ${provider} has no base_url`, {
-      hint: 'give it the address of the server, for example http://127.0.0.1:11434/v1',
+      hint: 'set base_url to the address of the server, for example http://127.0.0.1:11434/v1',
     })
   return base.replace('{region}', credential.region ?? 'us-east-1').replace(/\/+$/, '')
 }

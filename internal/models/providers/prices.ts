@@ -1,4 +1,4 @@
-// What tokens cost, by the prices of the config. Pure.
+// Computes the cost of tokens from the prices of the config. Pure.
 import type { Estimates, Price } from '../../config/models.ts'
 import type { Inspection } from '../inspect/inspect.ts'
 import type { Tokens } from '../usage/usage.ts'
@@ -24,7 +24,7 @@ export function priceOf(prices: Record<string, Price>, model: string): Price | u
 const factorOf = ({ long_context }: Price, input_tokens: number): number =>
   long_context && input_tokens > long_context.above_tokens ? long_context.factor : 1
 
-/** What the provider itself says it cost is believed. */
+/** A cost that the provider reports takes precedence. */
 export function costOf(price: Price, tokens: Tokens): number {
   if (tokens.cost_usd !== undefined) return tokens.cost_usd
   const { input, output, cache_read = input, cache_write = input, cache_write_1h = 2 * input } = price
@@ -51,7 +51,7 @@ type Asked = Pick<
 /** What the provider adds to the text itself: roles, tool instructions and the like. */
 const overheadTokens = 2000
 
-/** More than the request can cost: one token per byte of text, all of it at the dearest kind of input. */
+/** An upper bound of the cost: one token per byte of text, at the highest input price. */
 export function worstCase(price: Price, estimates: Estimates, asked: Asked): Worst {
   const { input, output, cache_read = input, cache_write = input, cache_write_1h = 2 * input } = price
   const input_tokens =

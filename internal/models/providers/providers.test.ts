@@ -74,7 +74,7 @@ test('a project uses what it names, else the only one there is', () => {
   expect(chooseProvider(all, ['o1'], ['anthropic', 'openai'])).toBe('openai')
   expect(chooseProvider(all, [], ['gemini', 'anthropic'])).toBe('anthropic')
   expect(chooseProvider(all, [], ['gemini'])).toBeUndefined()
-  expect(() => requireCredential(all, [], 'gemini')).toThrow('no key for gemini')
+  expect(() => requireCredential(all, [], 'gemini')).toThrow('no credential for gemini')
 })
 
 test('the key of the droid is read wherever it is, and only known headers go on', () => {
@@ -115,7 +115,7 @@ test('the key of the droid is read wherever it is, and only known headers go on'
 test.each(['fields=candidates', '$fields=candidates', 'alt=sse&alt=json', 'alt=s%0d%0ae', 'access_token=x'])(
   'the parameters %s are not passed on',
   (query) => {
-    expect(() => allowedQuery(providers.gemini, new URLSearchParams(query))).toThrow('not passed on')
+    expect(() => allowedQuery(providers.gemini, new URLSearchParams(query))).toThrow('not supported')
   },
 )
 

@@ -1,6 +1,6 @@
-// The model providers we know, as a table: where they are, which of their paths a droid may use and what each of these is,
-// and in which shape they tell errors. What is not here cannot be reached. A path is decoded first, compared part by part,
-// and what is sent is put together anew from the parts: nothing of the droid's spelling is left in it.
+// The supported model providers as a table: their addresses, the paths that a droid may use, and the shape of their errors.
+// Nothing else can be reached. A path is decoded and compared segment by segment, and the path that is sent is rebuilt from the
+// segments, so that nothing of the droid's spelling remains.
 
 import { Fault } from '../../fault.ts'
 import { type ModelProvider, modelProviders } from '../../model-providers.ts'
@@ -161,7 +161,7 @@ export function allowedQuery(provider: Provider, query: URLSearchParams): [strin
   for (const [parameter, value] of query) {
     if (parameter === 'key') continue
     if (!provider.query.includes(parameter) || passed.has(parameter) || !/^[\w.=-]{1,200}$/.test(value))
-      throw new Fault('invalid', `query parameter "${parameter.slice(0, 50)}" is not passed on`)
+      throw new Fault('invalid', `query parameter "${parameter.slice(0, 50)}" is not supported`)
     passed.set(parameter, value)
   }
   return [...passed]

@@ -1,8 +1,8 @@
-// What one request is charged, once it is over: what the provider said it used, or the worst case where it did not. Pure.
+// Computes the charge of a completed request: the usage that the provider reported, or the worst case if it did not. Pure.
 import type { Price } from '../../config/models.ts'
 import { costOf, type Worst } from '../providers/prices.ts'
 import type { ProviderName } from '../providers/providers.ts'
-import type { OutputReader, Tokens } from './usage.ts'
+import type { Tokens, UsageReading } from './usage.ts'
 
 export type ModelUsage = {
   provider: ProviderName
@@ -12,7 +12,7 @@ export type ModelUsage = {
   cache_read_tokens: number
   cache_write_tokens: number
   cost_usd: number
-  /** The provider did not say what was used, or not to the end: the cost is the worst case. */
+  /** The provider did not report the usage completely: the cost is the worst case. */
   estimated?: true
 }
 
@@ -21,7 +21,7 @@ export type Outcome = {
   sent: boolean
   /** Undefined: there was no answer. */
   status: number | undefined
-  usage: OutputReader | undefined
+  usage: UsageReading | undefined
   whole: boolean
 }
 
@@ -37,7 +37,7 @@ export function chargeOf(
   if (usage && whole && !usage.partial)
     return { tokens: usage, cost_usd: costOf(price, usage), estimated: false }
   if (!usage) return { tokens: nothing, cost_usd: worst.usd, estimated: true }
-  // The input is known; how much was written when somebody hung up is not.
+  // The input is known; the output at the time of the disconnect is not.
   const output = Math.max(usage.output, worst.output_tokens)
   const { cost_usd: told = 0, ...tokens } = usage
   return { tokens, cost_usd: Math.max(told, costOf(price, { ...tokens, output })), estimated: true }

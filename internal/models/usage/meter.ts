@@ -1,14 +1,15 @@
-// Listens to an answer while it passes and keeps what it says about tokens. It holds nothing up and never fails: an answer
-// that it does not understand has no usage, and what is too long is passed over.
-import { larger, type OutputReader, readUsage } from './usage.ts'
+// Reads token usage from an answer while it is streamed. It does not delay the answer and never fails: an answer that it cannot
+// parse has no usage, and lines that are too long are skipped. It scans bytes, and parses only lines that mention usage, because
+// decoding every event of every stream would cost too much.
+import { larger, readUsage, type UsageReading } from './usage.ts'
 
 export interface Meter {
   take(chunk: Buffer): void
-  /** What was read so far; also of an answer that was cut off. */
-  end(): Promise<OutputReader | undefined>
+  /** The usage read so far, also of an incomplete answer. */
+  end(): Promise<UsageReading | undefined>
 }
-/** Reads one JSON text, somewhere where it holds nobody up. */
-export type Elsewhere = (parts: Buffer[]) => Promise<OutputReader[]>
+/** Parses one JSON text off the event loop. */
+export type Elsewhere = (parts: Buffer[]) => Promise<UsageReading[]>
 
 const lineBytes = 8 * 1024 * 1024
 const wholeBytes = 16 * 1024 * 1024
@@ -19,14 +20,14 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // Not what it said it was, or cut off: then it tells nothing.
+    // Not JSON, or incomplete: it has no usage.
     return undefined
   }
 }
 
 function createReadings() {
-  let found: OutputReader | undefined
-  const take = (reading: OutputReader | undefined) => {
+  let found: UsageReading | undefined
+  const take = (reading: UsageReading | undefined) => {
     if (reading) found = larger(found, reading)
   }
   return {
@@ -38,7 +39,7 @@ function createReadings() {
 
 const dataField = Buffer.from('data:')
 
-/** Server-sent events: only lines that speak of usage are looked at. */
+/** Server-sent events: only lines that mention usage are parsed. */
 function eventsMeter(elsewhere: Elsewhere): Meter {
   const readings = createReadings()
   let parts: Buffer[] = []

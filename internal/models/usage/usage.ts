@@ -1,5 +1,5 @@
-// Tokens, read out of what providers answer. Each tells them in its own place and words, and streams tell them again and
-// again, growing; what is kept is the largest of each. Pure.
+// Reads token counts from the answers of providers. Each provider has its own fields, and streams repeat growing counts; the
+// largest of each is kept. Pure.
 
 export type Tokens = {
   /** Neither read from a cache nor written to one. */
@@ -9,12 +9,12 @@ export type Tokens = {
   /** Of those, what is kept for an hour. */
   cache_write_1h?: number
   output: number
-  /** As the provider itself says, in US dollars; few do. */
+  /** Reported by the provider, in US dollars; few do. */
   cost_usd?: number
 }
-export type OutputReader = Tokens & {
+export type UsageReading = Tokens & {
   model?: string
-  /** Told before the answer was written: its output is still to come. */
+  /** Reported before the answer was complete: its output is not final. */
   partial?: boolean
 }
 
@@ -28,7 +28,7 @@ const count = (value: unknown): number =>
 function apart(usage: Json): Tokens {
   const { iterations } = usage
   if (Array.isArray(iterations)) {
-    // A request that also summarised what came before tells each step; the sums of the last are on top.
+    // A request with a compaction reports each step; the counts at the top level are those of the last.
     const steps = iterations.map((it) => once(object(it) ?? {}))
     const all = (of: (step: Tokens) => number) => steps.reduce((sum, step) => sum + of(step), 0)
     return larger(once(usage), {
@@ -99,7 +99,7 @@ function tokensIn(answer: Json): Tokens | undefined {
 }
 
 /** One answer, or one event of a stream. */
-export function readUsage(value: unknown): OutputReader | undefined {
+export function readUsage(value: unknown): UsageReading | undefined {
   const answer = object(value)
   if (!answer) return undefined
   // A stream's events wrap what an answer has at its top.
@@ -116,10 +116,10 @@ export function readUsage(value: unknown): OutputReader | undefined {
   }
 }
 
-/** Bedrock's `invoke` says it beside the answer, for models whose answers do not. */
+/** Bedrock's `invoke` reports usage in headers, for models whose answers do not include it. */
 export function readUsageHeaders(
   headers: Record<string, string | string[] | undefined>,
-): OutputReader | undefined {
+): UsageReading | undefined {
   const input = headers['x-amzn-bedrock-input-token-count']
   const output = headers['x-amzn-bedrock-output-token-count']
   if (input === undefined || output === undefined) return undefined
@@ -131,7 +131,7 @@ export function readUsageHeaders(
   }
 }
 
-export function larger(a: OutputReader | undefined, b: OutputReader): OutputReader {
+export function larger(a: UsageReading | undefined, b: UsageReading): UsageReading {
   if (!a) return b
   const model = a.model ?? b.model
   const cost_usd = Math.max(a.cost_usd ?? 0, b.cost_usd ?? 0)

@@ -1,6 +1,6 @@
-// Deadlines of requests to the engine. Every request of the client library goes through `dial`, so they are kept there: by
-// what is asked, up to the answer, or up to its beginning if it is a stream. What is uploaded (builds, imports) goes by its
-// own progress. An engine that does not answer at all is noticed by a heartbeat; then requests fail at once.
+// Deadlines of requests to the engine. Every request of the client library goes through `dial`, so they are enforced there, by
+// kind of request, up to the answer or to the start of a stream. Uploads (builds, imports) are limited by their progress instead.
+// A heartbeat detects an engine that does not answer; requests then fail at once.
 import type Docker from 'dockerode'
 import { Fault } from '../../fault.ts'
 import { createDeadlines } from '../../lib/deadlines.ts'
@@ -14,7 +14,7 @@ const measureMs = 300_000
 /** Starting and removing many at once takes its time. */
 const writeMs = 120_000
 const stopMarginMs = 60_000
-const patienceMs = 10_000
+const hungMs = 10_000
 
 type Request = {
   path: string
@@ -42,7 +42,7 @@ export function keepDeadlines(docker: Docker, address: string, log: Log): Heartb
 
   const noAnswer = (why?: string): Fault =>
     new Fault('unavailable', `the container engine at ${address} does not answer${why ? ` (${why})` : ''}`, {
-      hint: 'is Docker stopped or overloaded? the server goes on by itself when it answers',
+      hint: 'check whether Docker is stopped or overloaded; the server recovers when it answers',
       retry_after_seconds: 5,
     })
 
@@ -65,7 +65,7 @@ export function keepDeadlines(docker: Docker, address: string, log: Log): Heartb
     },
     discard: () => asking.abort(),
     noAnswer: () => noAnswer(),
-    patience_ms: patienceMs,
+    timeout_ms: hungMs,
     deadlines,
     log,
   })
@@ -74,26 +74,26 @@ export function keepDeadlines(docker: Docker, address: string, log: Log): Heartb
     const refused = heartbeat.hung()
     if (refused) throw refused
     // Aborted only before the answer begins: a stream that was had goes on.
-    const given_up = new AbortController()
-    const answer = send(request, given_up.signal)
-    answer.then(heartbeat.heard, (error) => {
+    const cancelled = new AbortController()
+    const answer = send(request, cancelled.signal)
+    answer.then(heartbeat.answered, (error) => {
       // A refusal is an answer too.
-      if (statusOf(error) !== undefined) heartbeat.heard()
+      if (statusOf(error) !== undefined) heartbeat.answered()
     })
     const limit = limitOf(request)
     if (limit === undefined) return await answer
-    const giveUp = (fault: Fault) => {
-      given_up.abort(fault)
+    const cancel = (fault: Fault) => {
+      cancelled.abort(fault)
       return fault
     }
     const hangs = Promise.withResolvers<never>()
     const alarm = heartbeat.alarm()
-    const onAlarm = () => hangs.reject(giveUp(alarm.reason as Fault))
+    const onAlarm = () => hangs.reject(cancel(alarm.reason as Fault))
     alarm.addEventListener('abort', onAlarm, { once: true })
     try {
       const what = `no answer to ${request.method} ${request.path.split('?')[0]} within ${limit / 1000} s`
       return await Promise.race([
-        deadlines.within(answer, limit, () => giveUp(noAnswer(what))),
+        deadlines.within(answer, limit, () => cancel(noAnswer(what))),
         hangs.promise,
       ])
     } finally {

@@ -1,5 +1,5 @@
-// The runtime on a Docker engine: the room's entrance, and the only file that makes an engine client. Each verb has a
-// file of its own; here they get what they share, take turns per project, and have their errors translated.
+// The runtime on a Docker engine, and the only file that creates an engine client. Each operation has a file of its own; this one
+// provides what they share, serializes operations per project, and translates errors.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Docker from 'dockerode'
@@ -52,8 +52,8 @@ export function parseDockerHost(docker_host: string | undefined, env: NodeJS.Pro
   const url = URL.canParse(text) ? new URL(text) : undefined
   const protocol = url?.protocol.slice(0, -1)
   if (!url?.hostname || !protocol || !['tcp', 'http', 'https', 'ssh'].includes(protocol))
-    throw new Fault('invalid', `DOCKER_HOST "${text}" is not the address of an engine`, {
-      hint: 'for example unix:///var/run/docker.sock or tcp://10.0.0.5:2376',
+    throw new Fault('invalid', `DOCKER_HOST "${text}" is not a valid engine address`, {
+      hint: 'use for example unix:///var/run/docker.sock or tcp://10.0.0.5:2376',
     })
   const tls = protocol === 'https' || (protocol === 'tcp' && Boolean(env.DOCKER_TLS_VERIFY))
   const file = (name: string) =>
@@ -114,7 +114,7 @@ export function createDocker({
     }
   const logs = createLogs(docker, names)
 
-  /** A start that is asked for from now on is another one than the one that is under way. */
+  /** A start that is requested from now on must not share the running one. */
   function after(project_id: string, work: () => Promise<void>): Promise<void> {
     starting.delete(project_id)
     return queue(project_id, work)
@@ -124,7 +124,7 @@ export function createDocker({
     ping: translated(async (signal) => {
       const limit = AbortSignal.timeout(pingMs)
       const abortSignal = signal ? AbortSignal.any([signal, limit]) : limit
-      // The declared type knows of no options.
+      // The declared type has no options.
       const version = docker.version.bind(docker) as (limits: object) => Promise<Docker.DockerVersion>
       return { engine: 'docker', version: (await version({ abortSignal })).Version }
     }),

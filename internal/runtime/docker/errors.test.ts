@@ -14,7 +14,7 @@ describe('engine errors', () => {
   ])('status %i is %s, with what the engine said', (status, kind) => {
     expect(engineFault(answer(status, 'no such thing'), 'unix:///x')).toMatchObject({
       kind,
-      message: 'the engine refused: no such thing',
+      message: 'the container engine returned an error: no such thing',
     })
   })
 

@@ -1,4 +1,4 @@
-// The one place where what the engine says becomes a Fault.
+// Translates errors of the engine to faults.
 import { Fault, type Kind, messageOf } from '../../fault.ts'
 
 const kinds: Record<number, Kind> = {
@@ -38,24 +38,32 @@ export const reasonOf = (thrown: unknown): string =>
     .replace(/^\(HTTP code \d+\) .*? - /s, '')
     .trim()
 
-/** `address` is what a reader needs to know to look after an engine that does not answer. */
+/** `address` is shown in messages about an engine that does not answer. */
 export function engineFault(thrown: unknown, address: string): unknown {
   if (thrown instanceof Fault) return thrown
-  // Given up by us, with a reason.
+  // Cancelled by the server, with a reason.
   if (thrown instanceof Error && thrown.cause instanceof Fault) return thrown.cause
   const status = statusOf(thrown)
   if (status !== undefined)
-    return new Fault(kinds[status] ?? 'internal', `the engine refused: ${reasonOf(thrown)}`, {
-      cause: thrown,
-    })
+    return new Fault(
+      kinds[status] ?? 'internal',
+      `the container engine returned an error: ${reasonOf(thrown)}`,
+      {
+        cause: thrown,
+      },
+    )
   const code = property(thrown, 'code')
   if (code === 'ABORT_ERR' || (thrown instanceof Error && /^(Abort|Timeout)Error$/.test(thrown.name)))
-    return new Fault('timeout', `the engine at ${address} did not answer in time, or the call was given up`, {
-      cause: thrown,
-    })
+    return new Fault(
+      'timeout',
+      `the container engine at ${address} did not answer in time, or the call was cancelled`,
+      {
+        cause: thrown,
+      },
+    )
   if (typeof code === 'string' && unreachable.has(code) && property(thrown, 'syscall') !== 'open')
     return new Fault('unavailable', `the container engine at ${address} does not answer (${code})`, {
-      hint: 'is Docker running, and may this user reach it? DOCKER_HOST names another one',
+      hint: 'check that Docker is running and that this user may access it, or set DOCKER_HOST',
       cause: thrown,
     })
   return thrown
@@ -64,7 +72,7 @@ export function engineFault(thrown: unknown, address: string): unknown {
 export const isStatus = (thrown: unknown, ...statuses: number[]): boolean =>
   statuses.includes(statusOf(thrown) ?? 0)
 
-/** For what may be gone already. */
+/** Undefined if the object does not exist. */
 export async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work

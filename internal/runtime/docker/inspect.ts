@@ -1,4 +1,4 @@
-// What is in the engine, in our words.
+// Reads the state of containers, networks and volumes from the engine.
 import type Docker from 'dockerode'
 import type { ContainerState, Runtime } from '../runtime.ts'
 import type { Stage } from '../stage.ts'
@@ -9,11 +9,11 @@ const mebibyte = 1024 * 1024
 
 const statuses = ['created', 'running', 'paused', 'restarting', 'exited', 'dead'] as const
 
-/** `removing` is the one word of the engine that we do not share: what is being removed cannot be used. */
+/** The engine's state `removing` is reported as `dead`: the container cannot be used. */
 const statusOf = (engine: string): ContainerState['status'] =>
   statuses.find((status) => status === engine) ?? 'dead'
 
-/** The engine writes "never" as the year 1. */
+/** The engine reports an unset time as the year 1. */
 const time = (at: string): string | null => (at.startsWith('0001-') ? null : at)
 
 export function stateOf(info: Docker.ContainerInspectInfo): ContainerState {
@@ -39,7 +39,7 @@ export function createInspect(docker: Docker, names: Names, stage: Stage) {
   }
 
   const writableBytes: Runtime['writableBytes'] = async (project_id) => {
-    // The declared type knows of no options.
+    // The declared type has no options.
     const container = docker.getContainer(names.of(project_id)) as unknown as {
       inspect(options: { size: true }): Promise<{ SizeRw?: number }>
     }

@@ -1,5 +1,5 @@
-// How things of ours are called and labelled in the engine. Everything is derived from the instance and the project,
-// so that a server which knows nothing finds what an earlier one made.
+// Names and labels of objects in the engine. They are derived from the instance and the project, so that a new server process
+// finds what an earlier one created.
 import { createHash } from 'node:crypto'
 import type { ContainerSpec } from '../runtime.ts'
 

@@ -1,5 +1,4 @@
-// Which mirror this machine gets its own distribution from, out of its apt sources: both notations, and past the
-// other vendors that are commonly listed next to (or before) it. Pure.
+// Finds the mirror of the machine's distribution in its apt sources, in both formats, among sources of other vendors. Pure.
 
 export type AptSource = {
   uri: string

@@ -1,5 +1,4 @@
-// What image builds take over from the host, as company networks need: the certificates it trusts, its proxies and its
-// package registry.
+// Host settings that image builds use, as required in company networks: trusted certificates, proxies and the package registry.
 import { readFile } from 'node:fs/promises'
 
 const certificates = '/etc/ssl/certs/ca-certificates.crt'

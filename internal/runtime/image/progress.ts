@@ -1,32 +1,32 @@
-// The engine reports on pulls, builds and imports in JSON lines, and a failure is one of them: the HTTP status was
-// sent long before.
+// The engine reports pulls, builds and imports as JSON lines. A failure is one of these lines, because the HTTP status was sent
+// before.
 import type { Readable } from 'node:stream'
 import { Fault } from '../../fault.ts'
 import type { BuildProgress } from '../runtime.ts'
 
 type Report = { stream?: string; status?: string; id?: string; error?: string; progress?: string }
 
-/** Ends when the engine is done; what it reports as an error is thrown. `heard` is told of every sign of life. */
+/** Settles at the end of the stream and throws a reported error. `onReport` is called for every chunk. */
 export async function followReports(
   stream: NodeJS.ReadableStream,
   what: string,
   progress: BuildProgress,
-  heard: () => void = () => undefined,
+  onReport: () => void = () => undefined,
 ): Promise<void> {
   let rest = ''
   let words = ''
   for await (const chunk of stream as Readable) {
-    heard()
+    onReport()
     const lines = (rest + String(chunk)).split('\n')
     rest = lines.pop() ?? ''
     for (const line of lines) if (line.trim()) words = report(JSON.parse(line) as Report, words)
   }
   if (rest.trim()) report(JSON.parse(rest) as Report, words)
 
-  /** A build's output comes in pieces that are not lines. */
+  /** The output of a build arrives in pieces that are not lines. */
   function report(event: Report, before: string): string {
     if (event.error) throw new Fault('unavailable', `${what} failed: ${event.error}`)
-    // A bar per layer and second helps nobody who reads lines.
+    // Progress bars are not useful as lines.
     if (event.status && !event.progress) progress(event.id ? `${event.id}: ${event.status}` : event.status)
     const pieces = (before + (event.stream ?? '')).split(/[\r\n]+/)
     const open = pieces.pop() ?? ''

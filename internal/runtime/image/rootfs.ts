@@ -1,6 +1,5 @@
-// A base image made on the spot, for machines that no registry answers: the distribution's own packages from the
-// mirror that the machine is configured for, streamed as a tar into the engine.
-
+// Builds a base image locally, for machines without access to a registry: from the distribution's packages on the mirror that the
+// machine is configured for, streamed as a tar archive into the engine.
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -40,7 +39,7 @@ async function sourceFiles(): Promise<SourceFile[]> {
   return [...single, ...(await Promise.all(wanted.map((name) => read(join(directory, name)))))]
 }
 
-/** Undefined when this is no machine of the Debian family, or has no mirror. */
+/** Undefined if the machine is not of the Debian family or has no mirror. */
 export async function findRootfs(): Promise<Rootfs | undefined> {
   const release = parseOsRelease(await readFile('/etc/os-release', 'utf8').catch(() => ''))
   const sources = release ? distributionSources(parseAptSources(await sourceFiles()), release) : []
@@ -52,9 +51,13 @@ export async function findRootfs(): Promise<Rootfs | undefined> {
       if (program) return await byMmdebstrap(program, sources, options, take)
       const older = await findOrInstall('debootstrap', options)
       if (older) return await byDebootstrap(older, sources, options, take)
-      throw new Fault('unavailable', 'no base image: no registry answers and mmdebstrap is not installed', {
-        hint: 'apt-get install mmdebstrap, or load debian:bookworm-slim into the engine by hand',
-      })
+      throw new Fault(
+        'unavailable',
+        'cannot get a base image: no registry answers and mmdebstrap is not installed',
+        {
+          hint: 'install mmdebstrap with apt-get, or load debian:bookworm-slim with docker load',
+        },
+      )
     },
   }
 }
@@ -70,8 +73,8 @@ async function findOrInstall(name: string, { progress, signal }: Options): Promi
   try {
     await runCommand(apt, install, options)
   } catch {
-    // A fresh machine has no package lists; another vendor's broken list must not stand in the way either.
-    progress('reading package lists')
+    // A new machine has no package lists, and a broken list of another vendor must not prevent the installation.
+    progress('updating package lists')
     await runCommand(apt, ['update'], options).catch((error: unknown) => progress(String(error)))
     await runCommand(apt, install, options).catch((error: unknown) => progress(String(error)))
   }
@@ -96,7 +99,7 @@ async function byMmdebstrap(
     '-',
     ...sources.map(formatAptSource),
   ]
-  progress(`making a base image from ${sources[0]!.uri} (${sources[0]!.suite})`)
+  progress(`building a base image from ${sources[0]!.uri} (${sources[0]!.suite})`)
   const { stdout, done } = startCommand(program, args, { progress, signal })
   await Promise.all([done, take(stdout)])
 }
@@ -110,7 +113,7 @@ async function byDebootstrap(
   const directory = await mkdtemp(join(tmpdir(), 'oubliette-rootfs-'))
   try {
     const [main] = sources
-    progress(`making a base image from ${main!.uri} (${main!.suite})`)
+    progress(`building a base image from ${main!.uri} (${main!.suite})`)
     const keyring = main!.signed_by ? [`--keyring=${main!.signed_by}`] : []
     const made = startCommand(program, ['--variant=minbase', ...keyring, main!.suite, directory, main!.uri], {
       progress,

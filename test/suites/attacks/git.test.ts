@@ -307,7 +307,7 @@ describe('without the right key', () => {
     expect((await withKey(key)).status).toBe(403)
     expect(await with_it(refs.replace('upload', 'receive'))).toMatchObject({
       status: 403,
-      text: expect.stringContaining('may not be used for git-receive-pack'),
+      text: expect.stringContaining('does not permit git-receive-pack'),
     })
     remote.open()
     await inState(project_id, 'ready')
@@ -363,7 +363,9 @@ describe('a clone that fails', () => {
     const name = uniqueName()
     const fault = await booted.fault('project', create('/closed/none.git', { name }))
     expect(fault).toMatchObject({ kind: 'unavailable', hint: expect.stringContaining('container start') })
-    expect(fault.message).toMatch(/was created, but its remote was not cloned: .*no such repository/)
+    expect(fault.message).toMatch(
+      /was created, but its remote was not cloned: .*does not have this repository/,
+    )
     const { projects } = await booted.ok('project', { action: 'list', name_contains: name })
     expect(projects[0].default_workspace).toMatchObject({
       state: 'failed',

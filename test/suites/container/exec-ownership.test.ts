@@ -162,7 +162,7 @@ describe.concurrent('a supervisor', () => {
       const fault = await booted.fault('container', request)
       expect(['timeout', 'unavailable']).toContain(fault.kind)
       expect(performance.now() - from).toBeLessThan(12_000)
-      await until(() => booted.server.log().includes('the supervisor of a container does not answer'), {
+      await until(() => booted.server.log().includes('supervisor does not answer'), {
         what: 'the server names it',
         deadline_ms: 20_000,
       })

@@ -154,10 +154,10 @@ describe('a lack of memory', () => {
     const full = await say(booted, session_id, 'tail /dev/zero')
     expect(full).toMatchObject({ status: 'idle', reason: 'out of memory (limit 128 MiB)' })
     const events = await history(booted, session_id)
-    expect(completionOf(events, killed.turn_id)).toMatchObject({ error: 'the script was ended by SIGKILL' })
+    expect(completionOf(events, killed.turn_id)).toMatchObject({ error: 'the script was killed by SIGKILL' })
     expect(completionOf(events, full.turn_id)).toMatchObject({
       stop_reason: 'error',
-      error: 'out of memory (limit 128 MiB): the script ended with exit code 137',
+      error: 'out of memory (limit 128 MiB): the script failed with exit code 137',
     })
     expect(await say(booted, session_id, 'echo on')).toMatchObject({ final_text: 'on\n', reason: null })
   })
@@ -168,7 +168,7 @@ describe('a lack of memory', () => {
     const killed = await spawn(booted, project_id, 'echo here')
     await booted.exec(project_id, 'kill -9 $(pgrep -f "^[^ ]*node .*agent.mjs" | head -1)')
     expect((await untilStatus(booted, killed.session_id, 'failed')).reason).toContain(
-      'the agent was ended by SIGKILL',
+      'the agent was killed by SIGKILL',
     )
     const { session_id } = await spawn(booted, project_id, 'allocate 400', { wait_seconds: 0 })
     const { reason } = await untilStatus(booted, session_id, 'failed')

@@ -222,7 +222,7 @@ describe('an agent that hangs', () => {
   test('in a turn is ended, and its session says so', async () => {
     const { reason } = await untilStatus(booted, hanging.mute, 'failed')
     expect(statusesOf(await history(booted, hanging.mute))).toEqual(['starting', 'running', 'failed'])
-    expect(reason).toBe('the agent said nothing for 3 s and was ended')
+    expect(reason).toBe('the agent produced no output for 3 s and was killed')
   })
 })
 

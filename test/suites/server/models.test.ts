@@ -210,7 +210,7 @@ describe('what is refused', () => {
     const { text } = await ask({ path: '/openai-compatible/v1/chat/completions', body: {} })
     const { error } = JSON.parse(text.split('\nstatus=')[0]!) as { error: { message: string; type: string } }
     expect(error.type).toBe('service_unavailable')
-    expect(error.message).toContain('no key for openai-compatible')
+    expect(error.message).toContain('no credential for openai-compatible')
     expect(error.message).toContain('credentials.<name> with provider "openai-compatible"')
   })
 
@@ -294,10 +294,10 @@ test('what the requests of one container hold together is bounded, and it is fre
   const four = Array.from({ length: 4 }, upload)
   await until(() => four.every((one) => one.sent()), { what: 'four of 62 MiB are held' })
   const fifth = upload()
-  await until(() => fifth.answer().includes('together'), { what: 'the fifth is answered' })
+  await until(() => fifth.answer().includes('in total'), { what: 'the fifth is answered' })
   expect(fifth.answer()).toMatch(/^HTTP\/1.1 503 /)
   expect(fifth.answer()).toContain('x-should-retry: true')
-  expect(fifth.answer()).toContain('larger than 256 MiB together')
+  expect(fifth.answer()).toContain('exceed 256 MiB in total')
   expect(four.map((one) => one.answer())).toEqual(['', '', '', ''])
   for (const one of [...four, fifth]) one.end()
   const body = {

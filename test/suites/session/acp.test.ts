@@ -60,7 +60,7 @@ describe('an agent', () => {
   test('that takes no level of thinking is not asked for one as if it did', async () => {
     const { session_id } = await ask('echo never', { reasoning_level: 'high' })
     const { reason } = await untilStatus(booted, session_id, 'failed')
-    expect(reason).toContain('the agent takes no reasoning_level for this model: leave "high" out')
+    expect(reason).toContain('the agent does not support reasoning_level for this model: omit "high"')
     await until(async () => (await agents()).length === 0, { what: 'it is gone' })
   })
 

@@ -126,7 +126,7 @@ describe('an idle agent', () => {
     await booted.exec(project_id, 'rm -rf ~/.acp-agent')
     const woken = await say(booted, session_id, 'echo here')
     expect(woken).toMatchObject({ final_text: 'here', status: 'idle' })
-    expect(woken.reason).toContain('the conversation could not be resumed')
+    expect(woken.reason).toContain('failed to resume the conversation')
     await end(booted, session_id)
   })
 })

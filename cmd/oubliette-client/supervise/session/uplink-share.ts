@@ -1,7 +1,11 @@
 // Shares a container's connection to the server fairly among its sessions. The bytes in flight are limited, because everything
 // sent later queues behind batches that the server has not committed. Sessions that send a lot alternate with small batches,
 // which get smaller the more sessions there are; sessions that sent little recently go first.
-import { calmBatchBytes, createRecentBytes, type RecentBytes } from '../../../../internal/lib/recent-bytes.ts'
+import {
+  createRecentBytes,
+  lightBatchBytes,
+  type RecentBytes,
+} from '../../../../internal/lib/recent-bytes.ts'
 
 const windowBytes = 128 * 1024
 const minBatchBytes = 16 * 1024
@@ -30,13 +34,13 @@ type Flow = Sending & { recent: RecentBytes; in_flight: boolean }
 type Lane = { waiting: Set<Flow>; bytes: number; flows: number }
 
 export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
-  const calm: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
+  const light: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
   const bulk: Lane = { waiting: new Set(), bytes: 0, flows: 0 }
   let serving = false
   let again = false
 
   const batchBytes = (lane: Lane): number => {
-    if (lane === calm) return calmBatchBytes
+    if (lane === light) return lightBatchBytes
     const share = window_bytes / (lane.flows + lane.waiting.size)
     return Math.max(minBatchBytes, Math.min(window_bytes, Math.floor(share)))
   }
@@ -72,7 +76,7 @@ export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
     try {
       while (again) {
         again = false
-        serveLane(calm)
+        serveLane(light)
         serveLane(bulk)
       }
     } finally {
@@ -81,8 +85,8 @@ export function createUplinkShare(window_bytes = windowBytes): UplinkShare {
   }
 
   function enqueue(flow: Flow): void {
-    if (flow.in_flight || calm.waiting.has(flow) || bulk.waiting.has(flow)) return
-    const lane = flow.recent.calmWith(flow.backlog_bytes()) ? calm : bulk
+    if (flow.in_flight || light.waiting.has(flow) || bulk.waiting.has(flow)) return
+    const lane = flow.recent.isLightWith(flow.backlog_bytes()) ? light : bulk
     lane.waiting.add(flow)
   }
 

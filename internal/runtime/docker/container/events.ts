@@ -1,5 +1,5 @@
-// News of our containers. The engine's stream breaks when the engine restarts, and is given up when the engine hangs; it is
-// taken up again from the last event that was seen. What the engine itself has forgotten, the reconciler finds.
+// Events of this instance's containers. The engine's stream ends when the engine restarts or hangs, and is reopened after the last
+// event that was seen. The reconciler handles events that the engine no longer has.
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,7 +16,7 @@ type EngineEvent = {
 }
 
 const actions = ['start', 'die', 'oom', 'pause', 'unpause', 'destroy'] as const
-const slowestRetryMs = 5_000
+const maxRetryMs = 5_000
 
 export function toEvent(event: EngineEvent): ContainerEvent | undefined {
   const action = actions.find((known) => known === event.Action)
@@ -77,10 +77,10 @@ export function createEvents(
         }
       } catch (error) {
         if (signal.aborted) return
-        log.debug('the stream of events broke and is taken up again', { reason: messageOf(error) })
+        log.debug('event stream ended, reopening it', { reason: messageOf(error) })
       }
       await sleep(wait_ms, undefined, { signal }).catch(() => undefined)
-      wait_ms = Math.min(wait_ms * 2, slowestRetryMs)
+      wait_ms = Math.min(wait_ms * 2, maxRetryMs)
     }
   }
 }
@@ -89,7 +89,7 @@ export function createEvents(
 const ending = new Set(['2', '3', '9', '15'])
 const answerMs = 5_000
 
-/** By its events in order; a start begins another life. */
+/** From the container's events in order; a start resets the result. */
 export function endedFromOutside(events: EngineEvent[]): boolean {
   let outside = false
   for (const { Action, Actor } of events) {
@@ -100,7 +100,10 @@ export function endedFromOutside(events: EngineEvent[]): boolean {
   return outside
 }
 
-/** The engine remembers a few hundred events: one that it has forgotten counts as none. */
+/**
+ * Whether a container was ended from outside: the engine reports signals that were sent through it and removals, which nothing
+ * inside a container can cause. The engine keeps a few hundred events; a dropped event counts as none.
+ */
 export function createEnding(docker: Docker): Runtime['endedFromOutside'] {
   return async (container_id) => {
     const options = {

@@ -44,7 +44,7 @@ describe('since', () => {
   ])('reads %s', (since, seconds) => expect(parseSince(since, now)).toBe(seconds))
 
   it.each(['yesterday', '', '5 m', '2026-13-45'])('refuses "%s"', (since) =>
-    expect(() => parseSince(since, now)).toThrow('is no time'),
+    expect(() => parseSince(since, now)).toThrow('is not a valid time'),
   )
 })
 

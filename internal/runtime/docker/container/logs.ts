@@ -1,4 +1,4 @@
-// What the container's main process wrote, line by line.
+// Reads the log of the container's main process, line by line.
 import type { Readable } from 'node:stream'
 import type Docker from 'dockerode'
 import { Fault } from '../../../fault.ts'
@@ -6,7 +6,7 @@ import type { LogLine, Runtime } from '../../runtime.ts'
 import { isStatus } from '../errors.ts'
 import type { Names } from '../names.ts'
 
-const longestLine = 1024 * 1024
+const maxLineLength = 1024 * 1024
 
 type Frame = { stream: 'stdout' | 'stderr'; data: Buffer }
 
@@ -54,10 +54,14 @@ export function createLines(): { push(frame: Frame): LogLine[]; rest(): LogLine[
       const text = data.toString('utf8')
       const space = text.indexOf(' ')
       const at = space < 0 ? text.trim() : text.slice(0, space)
-      const said = space < 0 ? '' : text.slice(space + 1)
+      const content = space < 0 ? '' : text.slice(space + 1)
       const before = open.get(stream)
-      const line = { stream, at: before?.at ?? at, text: (before?.text ?? '') + said.replace(/\r?\n$/, '') }
-      if (!text.endsWith('\n') && line.text.length < longestLine) {
+      const line = {
+        stream,
+        at: before?.at ?? at,
+        text: (before?.text ?? '') + content.replace(/\r?\n$/, ''),
+      }
+      if (!text.endsWith('\n') && line.text.length < maxLineLength) {
         open.set(stream, line)
         return []
       }
@@ -80,8 +84,8 @@ export function parseSince(since: string, now: Date): string {
   }
   const milliseconds = /^\d{4}-\d{2}-\d{2}/.test(since) ? Date.parse(since) : Number.NaN
   if (Number.isNaN(milliseconds))
-    throw new Fault('invalid', `since "${since.slice(0, 60)}" is no time`, {
-      hint: 'a date as 2026-01-31T12:00:00Z, seconds since 1970, or how long ago: 10m, 1h30m',
+    throw new Fault('invalid', `since "${since.slice(0, 60)}" is not a valid time`, {
+      hint: 'use a date as 2026-01-31T12:00:00Z, seconds since 1970, or a duration before now: 10m, 1h30m',
     })
   // The engine counts to the nanosecond, and its own times must find their line again.
   const fraction = /\.(\d{1,9})/.exec(since)?.[1]
@@ -117,8 +121,8 @@ export function createLogs(docker: Docker, names: Names): Runtime['logs'] {
     } catch (error) {
       if (signal?.aborted) return
       if (isStatus(error, 404))
-        throw new Fault('not_found', 'there is no container, so there are no logs', {
-          hint: 'start it first (container start)',
+        throw new Fault('not_found', 'the project has no container, so it has no logs', {
+          hint: 'start it with container start',
           cause: error,
         })
       throw error

@@ -1,5 +1,5 @@
-// A spec as what the engine is asked for. Pure, and the only place where a container's rights are written down: what is
-// not granted here, no container has.
+// Converts a spec to the engine's options. Pure, and the only place that defines a container's privileges: no container has any
+// that are not granted here.
 import { posix } from 'node:path'
 import type { ContainerCreateOptions } from 'dockerode'
 import { Fault } from '../../../fault.ts'
@@ -20,27 +20,27 @@ function checkMount(source: string, target: string, sockets: string[]): void {
   const from = posix.normalize(source).replace(/(.)\/+$/, '$1')
   const inside = from === '/' ? '/' : `${from}/`
   if (sockets.some((socket) => socket === from || socket.startsWith(inside)))
-    throw refuse("a container never gets the engine's socket")
+    throw refuse("the engine's socket must not be mounted")
   if (/^\/(?:(?:proc|sys|dev)(?:\/|$)|$)/.test(posix.normalize(target)))
-    throw refuse('this target is not for mounts')
+    throw refuse('this target is reserved')
 }
 
 function checkUser(user: string): void {
   const uid = /^(\d+):\d+$/.exec(user)?.[1]
   if (uid === undefined || Number(uid) === 0)
-    throw new Fault('invalid', `user "${user}" is not "uid:gid" of somebody other than root`)
+    throw new Fault('invalid', `user "${user}" must be "uid:gid" of a user other than root`)
 }
 
 /** The dummy address of RFC 7600: no host has it. */
-const nobody = '192.0.0.8'
+const unassigned = '192.0.0.8'
 
 /**
  * An engine whose own resolver is on loopback would answer containers of internal networks from the host, and so carry
  * their queries to the internet (CVE-2024-29018). A server of their own makes it ask from their network, where nothing is.
  */
 function nameServers({ network, dns_servers }: ContainerSpec): { Dns?: string[]; DnsOptions?: string[] } {
-  // Nobody waits ten seconds to learn that there is no answer.
-  if (network === 'internal') return { Dns: [nobody], DnsOptions: ['timeout:1', 'attempts:1'] }
+  // A lookup fails at once instead of after ten seconds.
+  if (network === 'internal') return { Dns: [unassigned], DnsOptions: ['timeout:1', 'attempts:1'] }
   return network === 'open' && dns_servers.length > 0 ? { Dns: dns_servers } : {}
 }
 
@@ -50,7 +50,7 @@ export function createOptions(
 ): ContainerCreateOptions {
   const { names, network } = context
   checkUser(spec.user)
-  if (spec.command.length === 0) throw new Fault('invalid', 'a container needs a command')
+  if (spec.command.length === 0) throw new Fault('invalid', 'missing command of the container')
   const sockets = engineSockets(context.engine_socket)
   for (const { source, target } of spec.mounts) checkMount(source, target, sockets)
   const memory = spec.memory_mb * mebibyte
@@ -101,7 +101,7 @@ export function createOptions(
         { Name: 'fsize', Soft: spec.file_mb * mebibyte, Hard: spec.file_mb * mebibyte },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
-      // The reconciler decides what runs; two masters would fight.
+      // The reconciler decides what runs; the engine must not restart containers by itself.
       RestartPolicy: { Name: 'no' },
     },
   }

@@ -1,4 +1,4 @@
-// Pausing, stopping and removing, until nothing of the project is left in the engine.
+// Pauses, stops and removes a project's container and everything else that the project has in the engine.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 import { Fault } from '../../../fault.ts'
@@ -13,7 +13,7 @@ export function createRemove(docker: Docker, names: Names, networks: Networks) {
   const stop: Runtime['stop'] = async (project_id, grace_seconds) => {
     const container = docker.getContainer(names.of(project_id))
     try {
-      // A paused container would not hear the signal.
+      // A paused container does not receive the signal.
       const info = await unlessMissing(container.inspect())
       if (info?.State.Paused) await container.unpause()
       await unlessMissing(container.stop({ t: Math.max(0, Math.round(grace_seconds)) }))
@@ -39,20 +39,20 @@ export function createRemove(docker: Docker, names: Names, networks: Networks) {
       try {
         await container.remove({ force: true, v: true })
       } catch (error) {
-        // Somebody else is removing it: gone is when it can no longer be found.
+        // Another process is removing it: retry until it is not found.
         if (!isStatus(error, 404, 409)) throw error
         await sleep(100)
       }
     }
-    throw new Fault('conflict', `the container of project ${project_id} cannot be removed`, {
-      hint: 'docker inspect shows what holds it',
+    throw new Fault('conflict', `failed to remove the container of project ${project_id}`, {
+      hint: 'check its state with docker inspect',
     })
   }
 
   const remove: Runtime['remove'] = async (project_id) => {
     await removeContainer(project_id)
     await networks.remove(project_id)
-    // What has our labels under another name was made by hand, or by a server that named things differently.
+    // Objects with these labels but another name were created manually or by a server with another naming scheme.
     const filters = { label: [...names.filter.label, `${labels.project}=${project_id}`] }
     for (const { Id } of await docker.listContainers({ all: true, filters }))
       await unlessMissing(docker.getContainer(Id).remove({ force: true, v: true }))

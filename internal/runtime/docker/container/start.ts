@@ -1,5 +1,5 @@
-// Making sure that a project's container runs. Safe to repeat and safe against other servers doing the same: the name
-// is the lock, whoever loses the race uses what the winner made.
+// Ensures that a project's container runs. Safe to repeat and safe against other servers doing the same: the name is the lock,
+// and the loser of a race uses the winner's container.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 import { Fault } from '../../../fault.ts'
@@ -50,11 +50,11 @@ export function createStart({
     } catch (error) {
       if (isStatus(error, 404) && /image/i.test(reasonOf(error)))
         throw new Fault('not_found', `image ${spec.image} is not in the engine`, {
-          hint: 'build its container type (image_rebuild), or load it by hand',
+          hint: 'build its container type with image_rebuild, or load the image with docker load',
           cause: error,
         })
       if (spec !== wanted && /bind source path does not exist/i.test(reasonOf(error)))
-        return stage.disable(`the engine does not see them: ${reasonOf(error)}`)
+        return stage.disable(`the engine cannot access them: ${reasonOf(error)}`)
       // The name is taken: by another server a moment ago, or by one that is still being removed.
       if (!isStatus(error, 409)) throw error
       await sleep(100)
@@ -74,7 +74,7 @@ export function createStart({
         return undefined
       if (!/network \S+ not found|could not find a network|no such network/i.test(reasonOf(error)))
         throw startFault(error)
-      // It was made on a network that is gone and cannot be given another: it is made anew.
+      // It was created on a network that no longer exists, which cannot be changed: it is recreated.
       await unlessMissing(container.remove({ force: true, v: true }))
       return undefined
     }
@@ -92,7 +92,7 @@ export function createStart({
       if (!info) await create(spec)
       else if (info.State.Status === 'paused')
         throw new Fault('conflict', `the container of project ${spec.project_id} is paused`, {
-          hint: 'unpause it first',
+          hint: 'unpause it with container unpause',
         })
       else if (info.State.Status === 'dead') await unlessMissing(container.remove({ force: true, v: true }))
       else if (info.State.Status === 'removing' || info.State.Status === 'restarting') await sleep(100)
@@ -101,8 +101,8 @@ export function createStart({
         if (started) return started
       }
     }
-    throw new Fault('conflict', `the container of project ${spec.project_id} does not stay in one state`, {
-      hint: 'something else starts or removes it at the same time',
+    throw new Fault('conflict', `the state of the container of project ${spec.project_id} keeps changing`, {
+      hint: 'another process starts or removes it at the same time',
     })
   }
 }
@@ -111,5 +111,5 @@ function startFault(error: unknown): unknown {
   const reason = reasonOf(error)
   if (!/OCI runtime|mkdir|executable file not found|invalid mount|bind source path/i.test(reason))
     return error
-  return new Fault('invalid', `the container cannot start: ${reason}`, { cause: error })
+  return new Fault('invalid', `failed to start the container: ${reason}`, { cause: error })
 }

@@ -14,11 +14,11 @@ import { unlessMissing } from '../errors.ts'
 import { type Exceptions, ruleScript, rulesAreSet } from './firewall-rules.ts'
 
 export type Firewall = {
-  /** The rules are there when this returns; else `unavailable`. */
+  /** Sets the rules; throws `unavailable` if that fails. */
   protect(): Promise<void>
 }
 
-const rememberedMs = 20_000
+const validMs = 20_000
 const helperMs = 30_000
 
 export function createFirewall(
@@ -46,7 +46,7 @@ export function createFirewall(
   /** A container in the host's network with the one capability that this takes, gone when it is done. */
   async function throughContainer(): Promise<void> {
     const image = await images.resolve('base')
-    if (!image) throw new Error('the image "base" is not built')
+    if (!image) throw new Error('image "base" is not built')
     const container = await docker.createContainer({
       Image: image,
       User: '0:0',
@@ -68,8 +68,8 @@ export function createFirewall(
     const timer = setTimeout(() => void unlessMissing(container.kill()).catch(() => undefined), helperMs)
     try {
       await container.start()
-      const said = (await text(output)).replace(/[^\x20-\x7e]+/g, ' ').trim()
-      if (!said.endsWith(rulesAreSet)) throw new Error(said || 'it said nothing')
+      const output_text = (await text(output)).replace(/[^\x20-\x7e]+/g, ' ').trim()
+      if (!output_text.endsWith(rulesAreSet)) throw new Error(output_text || 'no output')
     } catch (error) {
       // One that never started is not removed by the engine.
       await unlessMissing(container.remove({ force: true })).catch(() => undefined)
@@ -89,16 +89,16 @@ export function createFirewall(
         failures.push(messageOf(error))
       }
     }
-    // Starting a container for every start would double its cost.
-    if (performance.now() - helped_at < rememberedMs) return
+    // A helper container for every start would double its cost.
+    if (performance.now() - helped_at < validMs) return
     try {
       await throughContainer()
       helped_at = performance.now()
     } catch (error) {
-      failures.push(`through a container: ${messageOf(error)}`)
+      failures.push(`with a helper container: ${messageOf(error)}`)
       throw new Fault(
         'unavailable',
-        `the firewall rules that keep containers from the host cannot be set: ${failures.join('; ')}`,
+        `failed to set the firewall rules that isolate containers from the host: ${failures.join('; ')}`,
         {
           hint: 'run as root with iptables next to the engine, or build the image "base"; network "none" needs no rules',
           cause: error,

@@ -20,14 +20,14 @@ const prefix = 28
 const step = 2 ** (32 - prefix)
 
 /**
- * Free subnets in the order in which to try them. Each project begins at a place of its own, so that two servers on one
- * engine seldom ask for the same one at the same moment.
+ * Free subnets of the pool in the order in which to try them. The engine's default pools run out at about thirty networks. Each
+ * project starts at its own offset, so that two servers on one engine rarely try the same subnet at the same time.
  */
 export function* freeSubnets(pool: string, used: string[], project_id: string): Generator<string> {
   const range = parseRange(pool)
   const count = range ? Math.floor((range.last - range.first + 1) / step) : 0
   if (!range || count === 0)
-    throw new Fault('invalid', `network_pool "${pool}" is not an IPv4 range of at least a /${prefix}`)
+    throw new Fault('invalid', `network_pool "${pool}" must be an IPv4 range of at least a /${prefix}`)
   const taken = used.map(parseRange).filter((other) => other !== undefined)
   const offset = createHash('sha256').update(project_id).digest().readUInt32BE(0)
   for (let index = 0; index < count; index++) {
@@ -63,7 +63,7 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
         })
         return
       } catch (error) {
-        // Another server was quicker.
+        // Another server created it first.
         if (isStatus(error, 409) || /bridge name|already exists/i.test(reasonOf(error))) {
           if (await find(project_id)) return
           throw error
@@ -71,8 +71,8 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
         if (!/overlap/i.test(reasonOf(error))) throw error
       }
     }
-    throw new Fault('exhausted', `no free /28 is left in network_pool ${pool}`, {
-      hint: 'delete projects, or give network_pool a larger range',
+    throw new Fault('exhausted', `network_pool ${pool} has no free /28 subnet`, {
+      hint: 'delete projects, or set network_pool to a larger range',
     })
   }
 

@@ -237,7 +237,7 @@ export function createContainers(deps: ContainersDeps) {
   async function rebuildImage(container_type: string, options: Parameters<Runtime['build']>[1]) {
     const types = (await runtime.images()).map(({ type }) => type)
     if (!types.includes(container_type))
-      throw new Fault('not_found', `no container type "${container_type}"`, {
+      throw new Fault('invalid', `no container type "${container_type}"`, {
         hint: `types are ${types.join(', ')}`,
       })
     const started = performance.now()

@@ -10,7 +10,7 @@ const tool = (name: string, actions?: string[]): ListedTool => ({
     properties: actions ? { action: { type: 'string', enum: actions }, other: {} } : {},
   },
   outputSchema: { type: 'object' },
-  annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  annotations: { readOnlyHint: true },
 })
 const listed = [tool('token', ['create', 'list']), tool('session', ['spawn', 'get']), tool('config_limits')]
 const left = (names: string[]) =>

@@ -28,12 +28,7 @@ export type ListedTool = {
   description: string
   inputSchema: JsonSchema
   outputSchema: JsonSchema
-  annotations: {
-    readOnlyHint: boolean
-    destructiveHint: boolean
-    idempotentHint: boolean
-    openWorldHint: boolean
-  }
+  annotations?: { readOnlyHint?: boolean; destructiveHint?: boolean; idempotentHint?: boolean }
 }
 
 /** `structured` is `{error: FaultShape}` when `is_error`; `text` is then a readable sentence, otherwise the same JSON. */
@@ -66,6 +61,10 @@ export type Runnable<Result = unknown> = Required<Declared<z.ZodObject>> & {
 
 export type Action = Runnable<object> & {
   about: string
+  /** What `tools/list` shows instead of `about`, where that is longer than a prompt can afford. */
+  brief?: string
+  /** An input that shows its use, with ids of `exampleIds`: the help shows it, and tests call it. */
+  example: Record<string, unknown>
   output: z.ZodObject
   /** Removes or overwrites something that cannot be restored. */
   destructive: boolean
@@ -76,13 +75,23 @@ export type Action = Runnable<object> & {
 export type Tool = {
   name: string
   about: string
+  /** As of an action. */
+  brief?: string
   /** False for a standalone tool: it has one action, under its own name, and takes no `action`. */
   unified: boolean
+  /** By input field: what `tools/list` shows instead of the description, without bounds and defaults, which are generated. */
+  briefs: Record<string, string>
+  /** Input fields that are documented but not listed: other places for the value of a listed field. */
+  aliases: readonly string[]
+  /** Input fields that only an admin may set; they are not listed to others. */
+  admin_fields: readonly string[]
   actions: Record<string, Action>
 }
 
 type DeclaredAction<I extends z.ZodObject, O extends z.ZodObject> = Declared<I> & {
   about: string
+  brief?: string
+  example: z.input<I>
   output: O
   destructive?: boolean
   idempotent?: boolean
@@ -104,12 +113,24 @@ export function action<I extends z.ZodObject, O extends z.ZodObject>(declared: D
   }
 }
 
-export const tool = (declared: Omit<Tool, 'unified'>): Tool => ({ ...declared, unified: true })
+type Listing = Pick<Tool, 'briefs' | 'aliases' | 'admin_fields'>
 
-export const standalone = (name: string, only: Action): Tool => ({
+export const tool = (declared: Omit<Tool, 'unified' | keyof Listing> & Partial<Listing>): Tool => ({
+  briefs: {},
+  aliases: [],
+  admin_fields: [],
+  ...declared,
+  unified: true,
+})
+
+export const standalone = (name: string, only: Action, briefs: Record<string, string> = {}): Tool => ({
   name,
   about: only.about,
+  ...(only.brief === undefined ? {} : { brief: only.brief }),
   unified: false,
+  briefs,
+  aliases: [],
+  admin_fields: [],
   actions: { [name]: only },
 })
 

@@ -11,38 +11,26 @@ import { show } from './show.ts'
 
 const kebab = (name: string) => name.replaceAll('_', '-')
 
-/** Values for examples, by field. IDs are shell variables; other fields without an entry are upper-case placeholders. */
-const samples: Record<string, string> = {
-  command: "'ls -la'",
-  container_type: 'base',
-  content: "'hello'",
-  cron_expr: "'0 3 * * *'",
-  description: "'Company web site'",
-  message: "'now add a test'",
-  name: 'site',
-  path: 'README.md',
-  prompt: "'fix the failing test'",
-  result: '\'{"sent": true}\'',
-  scope: 'admin:ro',
-  targets: 'project_id=$PROJECT_ID',
-}
-/** Optional fields that examples show, because a call without them does nothing useful. */
-const shownOptional = ['description', 'prompt', 'result']
-
-function sampleOf(field: Field): string {
-  if (field.name.endsWith('_id')) return `$${field.name.toUpperCase()}`
-  return samples[field.name] ?? field.choices[0] ?? field.name.toUpperCase()
+/** A value of an example as a word of a shell: IDs are variables, and one object in a list is written as key=value. */
+function wordOf(name: string, value: unknown): string {
+  if (name.endsWith('_id')) return `$${name.toUpperCase()}`
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  if (!Array.isArray(value)) return /^[\w.:-]+$/.test(text) ? text : `'${text}'`
+  const pairs = value.flatMap((item) => Object.entries(item as object))
+  return pairs.map(([key, inner]) => `${key}=${wordOf(key, inner)}`).join(',')
 }
 
 export function exampleOf(called: string, action: Action): string {
-  const fields = [...fieldsOf(action.input).values()]
-  const words = fields.filter((field) => field.required).map(sampleOf)
-  const optional = fields.filter((field) => !field.required && shownOptional.includes(field.name))
-  return [
-    `./oubliette ${called}`,
-    ...words,
-    ...optional.map((field) => `${flagOf(field)} ${sampleOf(field)}`),
-  ].join(' ')
+  const given = [...fieldsOf(action.input).values()].filter(({ name }) => Object.hasOwn(action.example, name))
+  const words = given.map((field) => {
+    const word = wordOf(field.name, action.example[field.name])
+    return field.required ? word : `${flagOf(field)} ${word}`
+  })
+  const sorted = [
+    ...words.filter((word) => !word.startsWith('--')),
+    ...words.filter((word) => word.startsWith('--')),
+  ]
+  return [`./oubliette ${called}`, ...sorted].join(' ')
 }
 
 function optionOf(field: Field): [string, string] {

@@ -1,7 +1,16 @@
 import { z } from 'zod'
 import { patterns } from '../../ids.ts'
 import { action, tool } from '../tool.ts'
-import { cursor, limit, maybeTime, next_cursor, project_id, time } from './fields.ts'
+import {
+  cursor,
+  exampleIds as ids,
+  limit,
+  maybeTime,
+  next_cursor,
+  pagingBriefs,
+  project_id,
+  time,
+} from './fields.ts'
 import { session_id } from './session-fields.ts'
 
 const approval_id = z
@@ -27,11 +36,22 @@ const approval = z.object({
 export const approvalTool = tool({
   name: 'approval',
   about: 'Permission requests of droids, and the decisions on them.',
+  brief: 'Permission requests of droids.',
+  briefs: {
+    ...pagingBriefs,
+    session_id: '',
+    status: '',
+    approval_id: '',
+    decision: '',
+    reason: '',
+  },
   actions: {
     list: action({
       about:
         'List permission requests, oldest first; use `status: open` to find those that wait for a decision.',
+      brief: 'List requests, oldest first.',
       needs: 'project:read',
+      example: { status: 'open' },
       input: z.object({
         project_id: project_id
           .optional()
@@ -49,7 +69,9 @@ export const approvalTool = tool({
     }),
     get: action({
       about: 'Get one permission request with its tool call, options and status.',
+      brief: 'Get one with its tool call.',
       needs: 'project:read',
+      example: { approval_id: ids.approval_id },
       input: z.object({ approval_id }),
       output: approval,
       run: async ({ managers }, input) => await managers.approvals.get(input.approval_id),
@@ -57,7 +79,9 @@ export const approvalTool = tool({
     decide: action({
       about:
         'Allow or deny an open permission request, so that the droid continues; returns the decided request. The first decision is final.',
+      brief: 'Allow or deny an open one, finally.',
       needs: 'project:write',
+      example: { approval_id: ids.approval_id, decision: 'allow' },
       input: z.object({
         approval_id,
         decision: z.enum(['allow', 'deny']).describe('Whether the droid may make the call.'),

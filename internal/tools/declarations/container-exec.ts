@@ -5,7 +5,7 @@ import { patterns } from '../../ids.ts'
 import { killSignals } from '../../protocol/messages.ts'
 import { execStatuses } from '../../store/schema.ts'
 import { action, type RunContext } from '../tool.ts'
-import { cursor, limit, maybeTime, next_cursor, project_id, time } from './fields.ts'
+import { cursor, exampleIds as ids, limit, maybeTime, next_cursor, project_id, time } from './fields.ts'
 
 const alive_ms = 10_000
 const attachedSeconds = { usual: 60, most: 86_400 }
@@ -61,8 +61,10 @@ export const execActions = {
   exec: action({
     about:
       'Run a command in the container and return its exit code, stdout and stderr; with `detach`, return an `exec_id` at once. Starts the container if it is stopped. On timeout, or if the call is cancelled or disconnected, the command and all its child processes are killed. Output is sent as progress while the call waits.',
+    brief: 'Run a command, starting the container if needed; returns exit_code, stdout, stderr.',
     needs: 'project:write',
     destructive: true,
+    example: { project_id: ids.project_id, command: 'ls -la' },
     input: z.object({
       project_id,
       command: z
@@ -138,7 +140,9 @@ export const execActions = {
   }),
   exec_status: action({
     about: 'Get the status, exit code and times of a detached command; the container need not be running.',
+    brief: 'Get status and exit code of a detached command.',
     needs: 'project:read',
+    example: { exec_id: ids.exec_id },
     input: z.object({ exec_id: given }),
     output: shown,
     run: async ({ managers }, input) => await managers.execs.status(input.exec_id),
@@ -146,7 +150,9 @@ export const execActions = {
   exec_output: action({
     about:
       'Read the output of a detached command, page by page, while it runs or afterwards. Output is stored in the container, whose processes can change it, up to `execs.output_mb` of the config per stream.',
+    brief: 'Read its output by pages.',
     needs: 'project:read',
+    example: { exec_id: ids.exec_id },
     input: z.object({
       exec_id: given,
       cursor: z
@@ -191,9 +197,11 @@ export const execActions = {
   exec_kill: action({
     about:
       'Send a signal to a detached command and all its child processes, and return its status. Does nothing if the command has ended. With SIGKILL, the call returns when all processes are gone.',
+    brief: 'Signal it and its children.',
     needs: 'project:write',
     idempotent: true,
     destructive: true,
+    example: { exec_id: ids.exec_id },
     input: z.object({
       exec_id: given,
       signal: z.enum(killSignals).default('SIGKILL').describe('The signal. Default: SIGKILL.'),
@@ -205,7 +213,9 @@ export const execActions = {
   exec_list: action({
     about:
       'List the detached commands of a project, oldest first, including those that ended recently (`execs` of the config sets how many).',
+    brief: 'List detached commands, oldest first.',
     needs: 'project:read',
+    example: { project_id: ids.project_id },
     input: z.object({
       project_id,
       status: z.enum(execStatuses).optional().describe('Only commands with this status.'),

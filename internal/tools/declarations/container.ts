@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { LogLine } from '../../runtime/runtime.ts'
 import { action, tool } from '../tool.ts'
 import { execActions } from './container-exec.ts'
-import { maybeTime, project_id } from './fields.ts'
+import { exampleIds as ids, maybeTime, pagingBriefs, project_id } from './fields.ts'
 
 const state = z.object({
   project_id: z.string(),
@@ -32,12 +32,36 @@ const started = state.extend({
 export const containerTool = tool({
   name: 'container',
   about: 'The container of a project: start, stop, pause, run commands, read its log.',
+  brief: 'The container of a project.',
+  briefs: {
+    ...pagingBriefs,
+    recreate: 'Replace it: applies settings, repairs workspaces, keeps files',
+    grace_seconds: 'Before SIGKILL',
+    command: 'Text runs in bash -lc, a list without a shell',
+    working_dir: 'Absolute; default: the default workspace',
+    env: '',
+    stdin: '',
+    timeout_seconds: 'Default 60, ≤86400; with detach 3600',
+    user: "Only the container's own",
+    detach: 'Return exec_id at once',
+    exec_id: '',
+    max_bytes: 'Per stream',
+    wait_seconds: 'For output or the end',
+    signal: '',
+    status: '',
+    tail: 'Latest lines',
+    since: 'ISO time, or age like 10m',
+    follow: 'Send new lines as progress',
+    follow_seconds: '',
+  },
   actions: {
     start: action({
       about:
         'Start the container of a project if it is not running, and return its state. With `recreate`, replace it with a new one that has the current settings of the project. Fails with `conflict` while the container is paused, or if the path of the default workspace is not a directory; `recreate` repairs that.',
+      brief: 'Start it if needed; conflict while paused.',
       needs: 'project:write',
       idempotent: true,
+      example: { project_id: ids.project_id },
       input: z.object({
         project_id,
         recreate: z
@@ -71,9 +95,11 @@ export const containerTool = tool({
     stop: action({
       about:
         'Stop the container of a project. Its sessions fail with that reason and can be resumed by a message.',
+      brief: 'Stop it. Sessions fail; a message resumes them.',
       needs: 'project:write',
       idempotent: true,
       destructive: true,
+      example: { project_id: ids.project_id },
       input: z.object({
         project_id,
         grace_seconds: z
@@ -92,8 +118,10 @@ export const containerTool = tool({
     pause: action({
       about:
         'Freeze all processes of the container. Sessions keep their status, messages to them wait, and `exec` fails with `conflict`. Does nothing if the container is paused; fails with `conflict` if it is not running.',
+      brief: 'Freeze its processes; exec fails, messages wait.',
       needs: 'project:write',
       idempotent: true,
+      example: { project_id: ids.project_id },
       input: z.object({ project_id }),
       output: z.object({ project_id: z.string(), status: z.literal('paused') }),
       run: async ({ managers }, input) => {
@@ -104,8 +132,10 @@ export const containerTool = tool({
     unpause: action({
       about:
         'Resume all processes of the container and deliver waiting messages. Does nothing if the container is not paused.',
+      brief: 'Resume its processes.',
       needs: 'project:write',
       idempotent: true,
+      example: { project_id: ids.project_id },
       input: z.object({ project_id }),
       output: z.object({ project_id: z.string(), paused: z.literal(false) }),
       run: async ({ managers }, input) => {
@@ -117,7 +147,9 @@ export const containerTool = tool({
     logs: action({
       about:
         'Get the latest log lines of the main process of the container, oldest first; use it to find out why a container does not work.',
+      brief: 'Get the latest log lines.',
       needs: 'project:read',
+      example: { project_id: ids.project_id, tail: 20 },
       input: z.object({
         project_id,
         tail: z

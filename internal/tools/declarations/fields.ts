@@ -4,6 +4,17 @@ import { limitsSchema } from '../../config/limits.ts'
 import { patterns } from '../../ids.ts'
 import { workspaceStates } from '../../store/schema.ts'
 
+/** Ids for the examples of actions. */
+export const exampleIds = {
+  project_id: '3f2b8c1a-9d4e-4f6a-8b7c-1d2e3f4a5b6c',
+  session_id: 'gogol_0123456789abcdef0123',
+  exec_id: 'exec_0123456789abcdef0123',
+  approval_id: 'apr_0123456789abcdef0123',
+  schedule_id: 'sch_0123456789abcdef0123',
+  token_id: 'tok_0123456789abcdef0123',
+  workspace_id: 'review',
+  request_id: '7c9e6679-7425-40de-944b-e07fc1f90ae7',
+}
 export const project_id = z
   .string()
   .regex(patterns.project, 'is not a project id (a UUID)')
@@ -27,6 +38,8 @@ export const cursor = z
   .max(1000)
   .optional()
   .describe('`next_cursor` of the previous page. Default: the first page.')
+/** For the `briefs` of a tool whose lists have pages. */
+export const pagingBriefs = { project_id: '', limit: '', cursor: '' }
 export const next_cursor = z
   .string()
   .nullable()

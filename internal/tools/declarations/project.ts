@@ -1,13 +1,16 @@
 import { z } from 'zod'
+import { boundaries } from '../../manager/project/boundaries.ts'
 import { containerStatuses } from '../../store/schema.ts'
 import { action, tool } from '../tool.ts'
 import {
   cursor,
+  exampleIds as ids,
   limit,
   limits,
   limitsOutput,
   maybeTime,
   next_cursor,
+  pagingBriefs,
   project_id,
   time,
   workspaceState,
@@ -168,11 +171,39 @@ const project = z.object({
 export const projectTool = tool({
   name: 'project',
   about: 'Projects. Each project has one container, workspaces and sessions.',
+  brief: 'Projects: each has a container, workspaces, sessions.',
+  admin_fields: Object.keys(boundaries).filter(
+    (field) => boundaries[field as keyof typeof boundaries].by === 'admin',
+  ),
+  briefs: {
+    ...pagingBriefs,
+    name: 'Unique',
+    description: '',
+    droid: 'Of sessions; null: default of the config',
+    model: 'Of sessions; null: default of the droid',
+    workspace_isolation: 'New workspace for sessions that name none; default false',
+    protected_paths: 'Relative paths that write_file refuses',
+    network: 'open (default): internet, no host or private addresses; internal: server only',
+    limits: 'Default: config',
+    disabled_tools: 'For droids, e.g. session.spawn',
+    mcp_servers: 'Upstreams for droids',
+    credential_refs: 'Names from options',
+    image: 'Docker image instead of container_type; null: none',
+    container_type: 'Default: config',
+    api_scope_grant: 'Widest api_scope of sessions beyond this project; null: none',
+    remote_url: 'Git URL cloned into the default workspace',
+    wait: 'Return after the clone, and fail if it fails',
+    init_git: 'Make new workspaces git repositories',
+    idempotency_key: 'A repeated call returns the first result',
+    name_contains: '',
+  },
   actions: {
     create: action({
       about:
         'Create a project and return it. Its container is created when it is first needed, or at once to clone `remote_url`.',
+      brief: 'Create a project; its container starts when first needed.',
       needs: 'global:write',
+      example: { name: 'site', description: 'Company web site' },
       input: z.object({
         name,
         ...changeable,
@@ -209,7 +240,9 @@ export const projectTool = tool({
     }),
     list: action({
       about: 'List the projects that this token may see, oldest first.',
+      brief: 'List visible projects, oldest first.',
       needs: 'global:read',
+      example: { name_contains: 'site' },
       input: z.object({
         name_contains: z
           .string()
@@ -228,7 +261,9 @@ export const projectTool = tool({
     }),
     get: action({
       about: 'Get one project with its settings, container state and disk usage.',
+      brief: 'Get settings, container state, disk usage.',
       needs: 'project:read',
+      example: { project_id: ids.project_id },
       input: z.object({ project_id }),
       output: project,
       run: async ({ managers }, input) => await managers.projects.get(input.project_id),
@@ -236,8 +271,11 @@ export const projectTool = tool({
     update: action({
       about:
         'Change settings of a project and return it; fields that are left out stay as they are. Changes that concern the container take effect with `container start` and `recreate`. A project token may only tighten the boundaries of its project; `config_limits` shows who may change which field.',
+      brief:
+        'Change given settings; container start with recreate applies them. Project tokens may only tighten limits, see config_limits.',
       needs: 'project:write',
       idempotent: true,
+      example: { project_id: ids.project_id, description: 'Company web site' },
       input: z.object({ project_id, name: name.optional(), ...changeable }),
       output: project,
       run: async ({ managers, caller }, { project_id, ...change }) =>
@@ -246,9 +284,11 @@ export const projectTool = tool({
     delete: action({
       about:
         'Delete a project: ends its sessions and removes its container, workspaces, schedules, tokens and records. Safe to repeat.',
+      brief: 'Delete with everything in it.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
+      example: { project_id: ids.project_id },
       input: z.object({ project_id }),
       output: z.object({ project_id: z.string(), deleted: z.literal(true), existed: z.boolean() }),
       run: async ({ managers }, input) => await managers.projects.remove(input.project_id),
@@ -256,7 +296,9 @@ export const projectTool = tool({
     options: action({
       about:
         'Get the values that projects and sessions can use: models, names of credentials, container types, droids, default limits, scopes.',
+      brief: 'Get usable models, credentials, container types, droids, limits, scopes.',
       needs: 'global:read',
+      example: {},
       input: z.object({}),
       output: z.object({
         models: z.array(z.string()),

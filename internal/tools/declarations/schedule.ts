@@ -1,7 +1,17 @@
 import { z } from 'zod'
 import { patterns } from '../../ids.ts'
 import { action, tool } from '../tool.ts'
-import { cursor, limit, maybeTime, next_cursor, project_id, time, workspace_id } from './fields.ts'
+import {
+  cursor,
+  exampleIds as ids,
+  limit,
+  maybeTime,
+  next_cursor,
+  pagingBriefs,
+  project_id,
+  time,
+  workspace_id,
+} from './fields.ts'
 
 const schedule_id = z
   .string()
@@ -111,11 +121,35 @@ const schedule = z.object({
 export const scheduleTool = tool({
   name: 'schedule',
   about: 'Prompts that are sent to sessions at scheduled times.',
+  brief: 'Prompts sent at scheduled times.',
+  briefs: {
+    ...pagingBriefs,
+    name: '',
+    cron_expr: '5 fields, 6 with seconds first, or @daily etc.',
+    prompt: 'Bash script for the droid shell',
+    targets: '',
+    time_zone: 'IANA',
+    enabled: '',
+    overlap_behavior: 'While a run is in progress',
+    session_behavior: '',
+    catch_up: 'Missed while no server ran',
+    droid: "Default or null: the project's",
+    next: 'Upcoming times to return',
+    schedule_id: '',
+    status: '',
+  },
   actions: {
     create: action({
       about:
         'Create a schedule and return it with its next times. It runs with the scope of this token, and is disabled when the token expires or is revoked.',
+      brief: 'Create; it runs with the scope of this token.',
       needs: 'project:write',
+      example: {
+        name: 'nightly',
+        cron_expr: '0 3 * * *',
+        prompt: 'fix the failing test',
+        targets: [{ project_id: ids.project_id }],
+      },
       input: z.object({
         name,
         cron_expr,
@@ -139,7 +173,9 @@ export const scheduleTool = tool({
     }),
     list: action({
       about: 'List schedules, oldest first, with the last run of each target and the next times.',
+      brief: 'List with last runs, oldest first.',
       needs: 'project:read',
+      example: { project_id: ids.project_id },
       input: z.object({
         project_id: project_id
           .optional()
@@ -162,7 +198,9 @@ export const scheduleTool = tool({
     }),
     get: action({
       about: 'Get one schedule with the last run of each target and the next times.',
+      brief: 'Get one with last runs.',
       needs: 'project:read',
+      example: { schedule_id: ids.schedule_id },
       input: z.object({ schedule_id, next: next(3) }),
       output: schedule,
       run: async ({ managers }, input) => await managers.schedules.get(input.schedule_id, input.next),
@@ -170,8 +208,10 @@ export const scheduleTool = tool({
     update: action({
       about:
         'Change a schedule at once and return it; fields that are left out stay as they are. Runs in progress continue unchanged.',
+      brief: 'Change the given fields.',
       needs: 'project:write',
       idempotent: true,
+      example: { schedule_id: ids.schedule_id, enabled: false },
       input: z.object({
         schedule_id,
         name: name.optional(),
@@ -192,8 +232,10 @@ export const scheduleTool = tool({
     }),
     delete: action({
       about: 'Delete a schedule and its history. A run in progress continues in its session.',
+      brief: 'Delete with its history.',
       needs: 'project:write',
       destructive: true,
+      example: { schedule_id: ids.schedule_id },
       input: z.object({ schedule_id }),
       output: z.object({ schedule_id: z.string(), deleted: z.literal(true) }),
       run: async ({ managers }, input) => await managers.schedules.remove(input.schedule_id),
@@ -201,7 +243,9 @@ export const scheduleTool = tool({
     trigger: action({
       about:
         'Run a schedule now on all its targets, with the same overlap rules as at its times, and return the runs.',
+      brief: 'Run now on all targets.',
       needs: 'project:write',
+      example: { schedule_id: ids.schedule_id },
       input: z.object({ schedule_id }),
       output: z.object({ runs: z.array(run) }),
       run: async ({ managers }, input) => await managers.schedules.trigger(input.schedule_id),
@@ -209,7 +253,9 @@ export const scheduleTool = tool({
     history: action({
       about:
         'List the runs of a schedule, newest first, with status, output and error; use it to see whether it worked.',
+      brief: 'List runs, newest first.',
       needs: 'project:read',
+      example: { schedule_id: ids.schedule_id },
       input: z.object({
         schedule_id,
         project_id: project_id.optional().describe('Only runs of this target.'),
@@ -222,7 +268,9 @@ export const scheduleTool = tool({
     }),
     preview: action({
       about: 'Compute the next times of a cron expression without creating a schedule.',
+      brief: 'Compute next times.',
       needs: 'global:read',
+      example: { cron_expr: '0 3 * * *' },
       input: z.object({ cron_expr, time_zone: time_zone.default('UTC'), next: next(5) }),
       output: z.object({ cron_expr: z.string(), time_zone: z.string(), next_runs: z.array(time) }),
       run: async ({ managers, caller }, { next, ...timing }) =>

@@ -3,7 +3,16 @@ import { Fault } from '../../fault.ts'
 import type { Addressed } from '../../manager/session/sessions.ts'
 import { sessionStatuses } from '../../protocol/session-status.ts'
 import { action, type RunContext, tool } from '../tool.ts'
-import { cursor, limit, next_cursor, project_id, time, workspace_id } from './fields.ts'
+import {
+  cursor,
+  exampleIds as ids,
+  limit,
+  next_cursor,
+  pagingBriefs,
+  project_id,
+  time,
+  workspace_id,
+} from './fields.ts'
 import {
   addressed,
   attachments,
@@ -32,12 +41,46 @@ async function answer({ managers, signal, progress }: RunContext, turn: Addresse
 export const sessionTool = tool({
   name: 'session',
   about: 'Sessions: conversations with droids (agents) that run in the container of a project.',
+  brief: 'Conversations with droids (agents).',
+  aliases: ['context'],
+  briefs: {
+    ...pagingBriefs,
+    prompt: 'Required; a bash script for the droid shell',
+    message: 'For spawn: alias of prompt',
+    workspace_id: 'Default: the default workspace',
+    new_session: 'Never resume',
+    droid: "See project options; default: the project's",
+    model: "Default: the project's",
+    reasoning_level: '',
+    autonomy_level: '',
+    tools_allowed: 'Built-in ones',
+    tools_disallowed: '',
+    external_id: '',
+    source: '',
+    api_scope: 'Of these tools for the droid; default: none',
+    create_workspace: 'Default false',
+    caller_id: 'Prefix of your tools',
+    caller_tools: 'Yours; answer calls with caller_tool_response',
+    attachments: 'Files for the workspace',
+    wait_seconds: '',
+    idempotency_key: '',
+    session_id: 'Or project_id',
+    status: '',
+    parent_session_id: '',
+    since_index: '',
+    max_events: '',
+    include_children: 'Descendants too',
+    max_age_hours: '',
+  },
   actions: {
     spawn: action({
       about:
         'Send a prompt to a droid and return the session. Resumes the latest session of the workspace if it matches the given fields, otherwise, or with `new_session`, starts a new one. Read the output with `events`, or set `wait_seconds`.',
+      brief:
+        'Send a prompt to a droid; resumes the latest matching session of the workspace or starts one. Wait with wait_seconds or read events.',
       needs: 'project:write',
       awaits_intent: true,
+      example: { project_id: ids.project_id, prompt: 'fix the failing test' },
       input: z.object({
         project_id,
         prompt: text
@@ -75,7 +118,9 @@ export const sessionTool = tool({
     message: action({
       about:
         'Send a message to a session and return the session; the message is queued while the droid is busy. With `project_id` instead of `session_id`, it goes to the latest session of the workspace, or a new one if there is none.',
+      brief: 'Send to a session; queued while busy.',
       needs: 'project:write',
+      example: { session_id: ids.session_id, message: 'now add a test' },
       input: z.object({
         session_id: session_id
           .optional()
@@ -125,14 +170,18 @@ export const sessionTool = tool({
     }),
     get: action({
       about: 'Get one session with its status, open requests, last output and usage.',
+      brief: 'Get status, open requests, final_text, usage.',
       needs: 'project:read',
+      example: { session_id: ids.session_id },
       input: z.object({ session_id }),
       output: session,
       run: async ({ managers }, input) => await managers.sessions.get(input.session_id),
     }),
     list: action({
       about: 'List sessions, oldest first.',
+      brief: 'List, oldest first.',
       needs: 'project:read',
+      example: { project_id: ids.project_id },
       input: z.object({
         project_id: project_id
           .optional()
@@ -152,9 +201,11 @@ export const sessionTool = tool({
     end: action({
       about:
         'End a session for good: stops its droid with all child processes, and all its child sessions; returns the session. Output of a running turn that is not stored yet is dropped beyond 64 KiB, with a warning event. To stop only the running turn, use `cancel`.',
+      brief: 'End it and its children for good.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
+      example: { session_id: ids.session_id },
       input: z.object({
         session_id,
         wait_seconds: z
@@ -178,8 +229,10 @@ export const sessionTool = tool({
     cancel: action({
       about:
         'Stop the running turn and return the session, which stays usable. To end the session, use `end`.',
+      brief: 'Stop the running turn only.',
       needs: 'project:write',
       idempotent: true,
+      example: { session_id: ids.session_id },
       input: z.object({ session_id }),
       output: session,
       run: async ({ managers }, input) => {
@@ -190,7 +243,9 @@ export const sessionTool = tool({
     events: action({
       about:
         'Read the events of a session after `since_index`, oldest first; pass `last_index` as `since_index` to read on. With `wait_seconds`, waits for the next event if there is none.',
+      brief: 'Read events, oldest first; pass last_index as since_index to read on.',
       needs: 'project:read',
+      example: { session_id: ids.session_id, since_index: 0 },
       input: z.object({
         session_id,
         since_index: z
@@ -232,9 +287,11 @@ export const sessionTool = tool({
     }),
     cleanup: action({
       about: 'Delete sessions that ended at least `max_age_hours` ago, with their events; returns their ids.',
+      brief: 'Delete ended sessions.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
+      example: { project_id: ids.project_id, max_age_hours: 48 },
       input: z.object({
         project_id: project_id
           .optional()

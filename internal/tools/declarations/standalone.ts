@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import { action, standalone } from '../tool.ts'
-import { limitsOutput, maybeTime, project_id, workspace_id } from './fields.ts'
+import { exampleIds as ids, limitsOutput, maybeTime, project_id, workspace_id } from './fields.ts'
 import { session_id } from './session-fields.ts'
 
 const tokens = { input_tokens: z.number(), output_tokens: z.number(), cost_usd: z.number() }
@@ -11,7 +11,9 @@ export const configLimits = standalone(
   action({
     about:
       'Get the effective limits of a project, the current usage, and who may change which field of the project; with `session_id`, also the usage of the tree of that session.',
+    brief: 'Get limits, usage, and who may change which setting.',
     needs: 'project:read',
+    example: { project_id: ids.project_id },
     input: z.object({
       project_id,
       session_id: session_id.optional().describe('Session whose tree is reported too.'),
@@ -44,6 +46,7 @@ export const configLimits = standalone(
     }),
     run: async ({ managers }, input) => await managers.limits(input.project_id, input.session_id),
   }),
+  { project_id: '', session_id: 'Adds its tree' },
 )
 
 export const imageRebuild = standalone(
@@ -51,7 +54,10 @@ export const imageRebuild = standalone(
   action({
     about:
       'Rebuild the image of a container type and return it; build output is sent as progress. Running containers keep their image until they are recreated with `container start`.',
+    brief:
+      'Rebuild the image of a container type; output is sent as progress. container start with recreate uses it.',
     needs: 'global:write',
+    example: { container_type: 'base' },
     input: z.object({
       container_type: z.string().min(1).max(64).describe('Container type, as `project options` lists them.'),
       no_cache: z
@@ -75,6 +81,7 @@ export const imageRebuild = standalone(
       })
     },
   }),
+  { container_type: 'See project options', no_cache: 'For newer packages' },
 )
 
 const change = z
@@ -90,7 +97,9 @@ export const projectChanges = standalone(
   action({
     about:
       'List the OpenSpec changes of a project (openspec/changes) with the state and task counts of each.',
+    brief: 'List OpenSpec changes with state and task counts.',
     needs: 'project:read',
+    example: { project_id: ids.project_id },
     input: z.object({
       project_id,
       workspace_id: workspace_id.optional(),
@@ -117,13 +126,16 @@ export const projectChanges = standalone(
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.changes(project_id, options),
   }),
+  { project_id: '', workspace_id: 'Default: the default workspace', include_archived: '' },
 )
 
 export const projectTasks = standalone(
   'project_tasks',
   action({
     about: 'List the tasks of the OpenSpec changes of a project, and how many are done.',
+    brief: 'List tasks of OpenSpec changes.',
     needs: 'project:read',
+    example: { project_id: ids.project_id },
     input: z.object({ project_id, workspace_id: workspace_id.optional(), change }),
     output: z.object({
       tasks: z.array(
@@ -144,6 +156,7 @@ export const projectTasks = standalone(
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.tasks(project_id, options),
   }),
+  { project_id: '', workspace_id: 'Default: the default workspace', change: 'Default: all' },
 )
 
 export const callerToolResponse = standalone(
@@ -151,9 +164,11 @@ export const callerToolResponse = standalone(
   action({
     about:
       'Answer a `caller_tool_request` event, which is the call of one of your tools by a droid. Give exactly one of `result`, `error` and `progress`.',
+    brief: 'Answer a caller_tool_request event with exactly one of result, error, progress.',
     needs: 'project:write',
     // `caller_calls` closes the request and writes its audit row in one statement; progress changes nothing.
     commits_audit: true,
+    example: { session_id: ids.session_id, request_id: ids.request_id, result: { sent: true } },
     input: z.object({
       session_id,
       request_id: z
@@ -190,4 +205,11 @@ export const callerToolResponse = standalone(
       return { request_id, accepted: true as const }
     },
   }),
+  {
+    session_id: '',
+    request_id: 'UUID of the event',
+    result: 'JSON, or an MCP tool result',
+    error: '{message}',
+    progress: 'The request stays open',
+  },
 )

@@ -1,6 +1,15 @@
 import { z } from 'zod'
 import { action, tool } from '../tool.ts'
-import { cursor, limit, maybeTime, next_cursor, time, token_id } from './fields.ts'
+import {
+  cursor,
+  exampleIds as ids,
+  limit,
+  maybeTime,
+  next_cursor,
+  pagingBriefs,
+  time,
+  token_id,
+} from './fields.ts'
 
 const shown = {
   token_id: z.string(),
@@ -24,11 +33,20 @@ const shown = {
 export const tokenTool = tool({
   name: 'token',
   about: 'Bearer tokens for callers. Each token has one scope.',
+  briefs: {
+    ...pagingBriefs,
+    name: 'Purpose',
+    scope: 'admin, admin:ro, project:<uuid> or project:<uuid>:ro',
+    expires_in_hours: 'Default: never',
+    token_id: 'tok_…',
+  },
   actions: {
     create: action({
       about:
         'Create a token and return it with its secret, which is not shown again. A token that a session creates is revoked when the session ends, or with the token that spawned the session.',
+      brief: 'Create; the secret is returned once.',
       needs: 'admin',
+      example: { name: 'site', scope: 'admin:ro' },
       input: z.object({
         name: z.string().min(1).max(100).describe('Who or what the token is for, at most 100 characters.'),
         scope: z.string().max(100).describe('Scope: admin, admin:ro, project:<uuid> or project:<uuid>:ro.'),
@@ -46,17 +64,21 @@ export const tokenTool = tool({
     }),
     list: action({
       about: 'List all tokens, without their secrets.',
+      brief: 'List without secrets.',
       needs: 'admin',
       idempotent: true,
+      example: {},
       input: z.object({ limit, cursor }),
       output: z.object({ tokens: z.array(z.object(shown)), next_cursor }),
       run: async ({ managers }, page) => await managers.tokens.list(page),
     }),
     revoke: action({
       about: 'Revoke a token permanently; its requests, streams and session keys end at once.',
+      brief: 'Revoke for good; its requests and streams end.',
       needs: 'admin',
       destructive: true,
       idempotent: true,
+      example: { token_id: ids.token_id },
       input: z.object({ token_id }),
       output: z.object(shown),
       run: async ({ managers }, input) => await managers.tokens.revoke(input.token_id),

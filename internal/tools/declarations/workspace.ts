@@ -3,9 +3,11 @@ import { Fault } from '../../fault.ts'
 import { action, tool } from '../tool.ts'
 import {
   cursor,
+  exampleIds as ids,
   limit,
   maybeTime,
   next_cursor,
+  pagingBriefs,
   project_id,
   time,
   workspace_id,
@@ -40,10 +42,25 @@ function bytesOf(content: string, encoding: 'utf8' | 'base64'): Buffer {
 export const workspaceTool = tool({
   name: 'workspace',
   about: 'Workspaces: directories of a project that are kept between sessions, and the files in them.',
+  brief: 'Directories of a project, and their files.',
+  briefs: {
+    ...pagingBriefs,
+    workspace_id: 'Default: the default workspace',
+    path: 'Relative to the workspace, or absolute',
+    limit: '',
+    offset: '',
+    max_bytes: '',
+    content: '',
+    encoding: '',
+    mode: 'Octal; default 0644 or unchanged',
+    create_parents: '',
+  },
   actions: {
     list: action({
       about: 'List the workspaces of a project.',
+      brief: 'List workspaces.',
       needs: 'project:read',
+      example: { project_id: ids.project_id },
       input: z.object({ project_id, limit, cursor }),
       output: z.object({ workspaces: z.array(workspace), next_cursor }),
       run: async ({ managers }, { project_id, ...page }) => await managers.workspaces.list(project_id, page),
@@ -51,8 +68,10 @@ export const workspaceTool = tool({
     delete: action({
       about:
         'Delete a workspace and its files. Fails for the default workspace, and while a session uses it.',
+      brief: 'Delete with files; not the default one, nor one in use.',
       needs: 'project:write',
       destructive: true,
+      example: { project_id: ids.project_id, workspace_id: ids.workspace_id },
       input: z.object({ project_id, workspace_id: workspace_id.describe('Id of the workspace.') }),
       output: z.object({ workspace_id: z.string(), deleted: z.literal(true) }),
       run: async ({ managers }, input) =>
@@ -60,7 +79,9 @@ export const workspaceTool = tool({
     }),
     list_dir: action({
       about: 'List the entries of a directory, sorted by name, with type, size and modification time.',
+      brief: 'List entries by name with type, size, time.',
       needs: 'project:read',
+      example: { project_id: ids.project_id },
       input: z.object({
         ...where,
         path: path.default('.'),
@@ -84,7 +105,9 @@ export const workspaceTool = tool({
     }),
     read_file: action({
       about: 'Read a file or a range of it; the content is base64 if it is not UTF-8.',
+      brief: 'Read (a range of) a file; base64 if not UTF-8.',
       needs: 'project:read',
+      example: { project_id: ids.project_id, path: 'README.md' },
       input: z.object({
         ...where,
         path: path.min(1),
@@ -109,9 +132,11 @@ export const workspaceTool = tool({
     }),
     write_file: action({
       about: 'Create or replace a file atomically; returns its size and whether it is new.',
+      brief: 'Create or replace a file.',
       needs: 'project:write',
       destructive: true,
       idempotent: true,
+      example: { project_id: ids.project_id, path: 'README.md', content: 'hello' },
       input: z.object({
         ...where,
         path: path.min(1),
@@ -145,7 +170,9 @@ export const workspaceTool = tool({
     }),
     path_info: action({
       about: 'Get whether a path exists, and its type, size and mode; symbolic links are not followed.',
+      brief: 'Get whether it exists, type, size, mode.',
       needs: 'project:read',
+      example: { project_id: ids.project_id, path: 'README.md' },
       input: z.object({ ...where, path }),
       output: z.object({
         path: z.string(),

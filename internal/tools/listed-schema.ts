@@ -1,0 +1,161 @@
+// The input of a tool as `tools/list` publishes it: short enough to be part of every prompt, and portable between model
+// APIs, which refuse a top-level `oneOf`, look-ahead in patterns, or a list of types. Types and enums are JSON Schema;
+// bounds, defaults and the fields of nested objects are text, generated from the declaration. A unified tool is one flat
+// object: `action` is an enum whose description has one line per action with its required fields, and a field that is
+// optional is described with the actions that accept it. `door.ts` checks the input of each action strictly.
+import { z } from 'zod'
+import type { Action, Tool } from './tool.ts'
+
+type Json = Record<string, unknown>
+export type ObjectSchema = { type: 'object'; properties?: Record<string, Json>; [key: string]: unknown }
+type Taker = { action: string; schema: Json; required: boolean }
+
+const unique = <T>(values: T[]): T[] => [
+  ...new Map(values.map((value) => [JSON.stringify(value), value])).values(),
+]
+
+/** The alternatives of a schema; a nullable string has two. */
+function alternatives(schema: Json): Json[] {
+  const any = (schema.anyOf ?? schema.oneOf) as Json[] | undefined
+  return any ? any.flatMap(alternatives) : [schema]
+}
+
+/**
+ * What a client needs in order to send a value of the right type. The server accepts more: null, which the text names, and
+ * any JSON where an object is published.
+ */
+function bare(schema: Json): Json {
+  if (Array.isArray(schema.enum)) return { type: 'string', enum: schema.enum }
+  if (schema.type !== 'array') return { type: schema.type ?? 'object' }
+  return { type: 'array', items: bare((schema.items ?? {}) as Json) }
+}
+
+function oneOf(schemas: Json[]): Json {
+  const distinct = unique(schemas)
+  const has = (type: string) => distinct.some((schema) => schema.type === type)
+  const left = distinct.filter((schema) => schema.type !== 'integer' || !has('number'))
+  return left.length === 1 ? left[0]! : { anyOf: left }
+}
+
+/** A bound is published if the description states it: `at most 2,000 characters` becomes `≤2000 chars`. */
+function boundsOf(schema: Json, description: string): string {
+  const stated = (bound: unknown) =>
+    typeof bound === 'number' && description.split(/[^\d.,-]/).some((word) => toNumber(word) === bound)
+  const range = (low: unknown, high: unknown, unit = '') => {
+    // A lower bound of 0 or 1 goes without saying.
+    if (stated(high)) return `${stated(low) && Number(low) > 1 ? `${low}–` : '≤'}${high}${unit}`
+    return stated(low) ? `≥${low}${unit}` : ''
+  }
+  if (schema.type === 'string') return range(undefined, schema.maxLength, ' chars')
+  if (schema.type === 'array') return range(schema.minItems, schema.maxItems, ' items')
+  return range(schema.minimum, schema.maximum)
+}
+
+const toNumber = (word: string) =>
+  /\d/.test(word) ? Number(word.replace(/[,.]+$/, '').replaceAll(',', '')) : undefined
+
+function allBounds(schema: Json): string {
+  const description = String(schema.description ?? '')
+  return unique(alternatives(schema).map((one) => boundsOf(one, description)))
+    .filter(Boolean)
+    .join(' or ')
+}
+
+const defaultOf = (schema: Json) => (schema.default === undefined ? '' : `default ${plain(schema.default)}`)
+
+const joined = (one: string, two: string, by: string) => [one, two].filter(Boolean).join(by)
+
+const plain = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
+
+/** `{name, encoding? utf8|base64=utf8}` of an object, or of the objects of a list. */
+function shapeOf(schema: Json): string {
+  const { properties, required } = (schema.items ?? schema) as { properties?: Json; required?: string[] }
+  if (!properties) return ''
+  const fields = Object.entries(properties as Record<string, Json>).map(([name, field]) => {
+    const values = Array.isArray(field.enum) ? ` ${field.enum.join('|')}` : ''
+    return `${name}${required?.includes(name) ? '' : '?'}${values}`
+  })
+  return required ? `{${fields.join(', ')}}` : `any of {${fields.join(', ').replaceAll('?', '')}}`
+}
+
+/** Text for each group of actions that agree; without the names of the actions if all that have one do. */
+function byAction(takers: Taker[], text: (schema: Json) => string): string {
+  const groups = [...Map.groupBy(takers, ({ schema }) => text(schema))].filter(([said]) => said)
+  if (groups.length <= 1) return groups[0]?.[0] ?? ''
+  return groups.map(([said, group]) => `${namesOf(group)}: ${said}`).join('; ')
+}
+
+/** `accepting` names the actions that accept the field, unless the rest of the text does. */
+function publish(takers: Taker[], brief: string | undefined, accepting: string): Json {
+  const texts = unique(takers.map(({ schema }) => schema.description as string | undefined)).filter(Boolean)
+  const apart = joined(byAction(takers, allBounds), byAction(takers, defaultOf), '; ')
+  const together = byAction(takers, (schema) => joined(allBounds(schema), defaultOf(schema), ', '))
+  const limits = together.length > apart.length ? apart : together
+  const sentences = [
+    brief ?? texts.join(' / '),
+    ...unique(takers.flatMap(({ schema }) => alternatives(schema).map(shapeOf))),
+    limits,
+  ].filter(Boolean)
+  const isNamed = optionalOf(takers).every(({ action }) => new RegExp(`\\b${action}[,:]`).test(limits))
+  const description = [isNamed ? '' : accepting, sentences.join('; ')].filter(Boolean).join(' ')
+  const types = takers.flatMap(({ schema }) => alternatives(schema))
+  const published = oneOf(types.filter((type) => type.type !== 'null').map(bare))
+  return description ? { ...published, description } : published
+}
+
+function schemaOf(input: z.ZodObject): { properties: Record<string, Json>; required: Set<string> } {
+  const { properties = {}, required = [] } = z.toJSONSchema(input, { io: 'input', unrepresentable: 'any' })
+  return { properties: properties as Record<string, Json>, required: new Set(required) }
+}
+
+function takersOf(actions: [string, Action][], hidden: string[]): Map<string, Taker[]> {
+  const fields = new Map<string, Taker[]>()
+  for (const [action, { input }] of actions) {
+    const { properties, required } = schemaOf(input)
+    for (const [name, schema] of Object.entries(properties).filter(([name]) => !hidden.includes(name)))
+      fields.set(name, [...(fields.get(name) ?? []), { action, schema, required: required.has(name) }])
+  }
+  return fields
+}
+
+function lineOf([name, action]: [string, Action]): string {
+  const required = [...schemaOf(action.input).required]
+  return `${name}${required.length > 0 ? `(${required.join(', ')})` : ''}: ${action.brief ?? action.about}`
+}
+
+const namesOf = (takers: Taker[]) => takers.map(({ action }) => action).join(', ')
+const optionalOf = (takers: Taker[]) => takers.filter(({ required }) => !required)
+
+/** The actions that share most optional fields: said once, instead of with each of those fields. */
+function usualTakers(fields: Map<string, Taker[]>): string {
+  const shared = [...fields.values()].filter((takers) => optionalOf(takers).length > 0)
+  const groups = [...Map.groupBy(shared, namesOf)].filter(([, group]) => group.length > 2)
+  return groups.sort(([, a], [, b]) => b.length - a.length)[0]?.[0] ?? ''
+}
+
+function flatInput(tool: Tool, actions: [string, Action][], hidden: string[]): ObjectSchema {
+  const fields = takersOf(actions, hidden)
+  const usual = usualTakers(fields)
+  const lines = [...actions.map(lineOf), ...(usual ? [`Unmarked options: ${usual}`] : [])]
+  const properties: Record<string, Json> = {
+    action: { type: 'string', enum: actions.map(([name]) => name), description: lines.join('\n') },
+  }
+  for (const [name, takers] of fields) {
+    const optional = optionalOf(takers)
+    const isUnmarked = namesOf(takers) === usual || optional.length === actions.length
+    const accepting = isUnmarked || optional.length === 0 ? '' : `${namesOf(optional)}:`
+    properties[name] = publish(takers, tool.briefs[name], accepting)
+  }
+  return { type: 'object', properties, required: ['action'] }
+}
+
+function standaloneInput(tool: Tool, actions: [string, Action][], hidden: string[]): ObjectSchema {
+  const fields = [...takersOf(actions, hidden)]
+  const required = fields.filter(([, takers]) => optionalOf(takers).length === 0).map(([name]) => name)
+  const properties = fields.map(([name, takers]) => [name, publish(takers, tool.briefs[name], '')])
+  return { type: 'object', properties: Object.fromEntries(properties), required }
+}
+
+/** The input of the given actions of a tool, without the hidden fields. */
+export const listedInput = (tool: Tool, actions: [string, Action][], hidden: string[]): ObjectSchema =>
+  tool.unified ? flatInput(tool, actions, hidden) : standaloneInput(tool, actions, hidden)

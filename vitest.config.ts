@@ -16,7 +16,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
-          include: ['{internal,cmd,images}/**/*.test.ts'],
+          include: ['{internal,cmd,images,packages}/**/*.test.ts'],
           setupFiles: ['test/harness/setup/property-seed.ts'],
           testTimeout: 10_000,
           sequence: { groupOrder: 0 },

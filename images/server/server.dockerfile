@@ -13,6 +13,7 @@ COPY package.json package-lock.json .npmrc oubliette ./
 COPY images images
 COPY cmd cmd
 COPY internal internal
+COPY packages packages
 RUN ./oubliette --version
 
 # An engine is given from outside; named, so that a missing one is reported and not installed in here.

@@ -4,8 +4,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createCaller, tool } from '../../../examples/oubliette-caller.ts'
 import { layoutOf } from '../../../internal/manager/workspace/layout.ts'
+import { createClient, tool } from '../../../packages/client/src/index.ts'
 import { callingDroid } from '../../fixtures/agents/caller-tool-droid.ts'
 import { allEvents, call, expectNumbered, insist, numbered } from '../../fixtures/chaos/chaos.ts'
 import { type Kill, kills, processesIn } from '../../fixtures/chaos/faults.ts'
@@ -69,15 +69,14 @@ async function callingSession(name: string): Promise<string> {
 
 function attend(session_ids: string[]): () => Promise<void> {
   const stop = new AbortController()
-  const caller = createCaller({
-    url: booted.server.url,
-    token: booted.server.admin_token,
-    caller_id: 'app',
-    tools: { work: tool<{ n: number }>({ run: ({ n }) => ({ n }) }) },
-  })
-  const attending = session_ids.map((id) =>
-    // It ends when it is told to, or with its session.
-    caller.attend(id, { signal: stop.signal }).catch(() => undefined),
+  const client = createClient({ url: booted.server.url, token: booted.server.admin_token })
+  const tools = { work: tool<{ n: number }>({ run: ({ n }) => ({ n }) }) }
+  const attending = session_ids.map((session_id) =>
+    // It ends when the signal is aborted, or with its session.
+    client
+      .session({ session_id, caller_id: 'app', tools })
+      .attend({ signal: stop.signal })
+      .catch(() => undefined),
   )
   return async () => {
     stop.abort()

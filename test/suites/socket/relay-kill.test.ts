@@ -5,8 +5,8 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createCaller, tool } from '../../../examples/oubliette-caller.ts'
 import { layoutOf } from '../../../internal/manager/workspace/layout.ts'
+import { createClient, tool } from '../../../packages/client/src/index.ts'
 import { callingDroid } from '../../fixtures/agents/caller-tool-droid.ts'
 import { expectGapFree, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
@@ -38,23 +38,18 @@ const pauses_ms = Array.from({ length: calls }, () => random.below(30))
 
 function startCaller(session_id: string) {
   const stop = new AbortController()
-  const caller = createCaller({
-    url: booted.server.url,
-    token: booted.server.admin_token,
-    caller_id: 'app',
-    tools: {
-      work: tool<{ n: number }>({
-        run: async ({ n }, { request_id }) => {
-          asked += 1
-          await pause(pauses_ms[n])
-          const answer = randomUUID()
-          given.set(request_id, (given.get(request_id) ?? new Set()).add(answer))
-          return { n, answer }
-        },
-      }),
+  const work = tool<{ n: number }>({
+    run: async ({ n }, { request_id }) => {
+      asked += 1
+      await pause(pauses_ms[n])
+      const answer = randomUUID()
+      given.set(request_id, (given.get(request_id) ?? new Set()).add(answer))
+      return { n, answer }
     },
   })
-  const attending = caller.attend(session_id, { signal: stop.signal }).catch(() => undefined)
+  const client = createClient({ url: booted.server.url, token: booted.server.admin_token })
+  const session = client.session({ session_id, caller_id: 'app', tools: { work } })
+  const attending = session.attend({ signal: stop.signal }).catch(() => undefined)
   return async () => {
     stop.abort()
     await attending

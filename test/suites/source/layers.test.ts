@@ -29,6 +29,7 @@ const rows: Record<string, number> = {
   'internal/agents': 0,
   'internal/event-loop': 0,
   'internal/lib': 0,
+  'packages/client': 0,
   internal: 0,
 }
 
@@ -39,6 +40,7 @@ const belowRow: Record<string, string[]> = {
   'internal/agents': ['internal/protocol', 'internal'],
   'internal/event-loop': ['internal'],
   'internal/lib': ['internal'],
+  'packages/client': [],
 }
 
 /** The program inside containers carries nothing of the server's. */
@@ -84,7 +86,7 @@ const roomOf = (file: string) =>
   (/^internal\/[^/]+\.ts$/.test(file) ? 'internal' : undefined)
 
 type Import = { file: string; to: string; library: boolean }
-const files = globSync('{cmd,internal}/**/*.ts', { cwd: checkout }).filter(
+const files = globSync('{cmd,internal,packages/*/src}/**/*.ts', { cwd: checkout }).filter(
   (file) => !file.endsWith('.test.ts'),
 )
 const imports = files.flatMap((file): Import[] =>
@@ -123,6 +125,11 @@ describe('layers', () => {
     const inside = imports.filter(({ library, to }) => !library && to !== 'package.json')
     expect(inside.length).toBeGreaterThan(200)
     expect(inside.filter((one) => !goesDown(one)).map(line)).toEqual(exceptions)
+  })
+
+  it('the client package uses one library, and nothing of Node', () => {
+    const ofClient = imports.filter(({ file, library }) => library && file.startsWith('packages/client/'))
+    expect([...new Set(ofClient.map(({ to }) => to))]).toEqual(['eventsource-parser'])
   })
 
   it('each library has one home', () => {

@@ -41,7 +41,7 @@ export const containerTool = tool({
     working_dir: 'Absolute; default: the default workspace',
     env: '',
     stdin: '',
-    timeout_seconds: 'Default 60, ≤86400; with detach 3600',
+    timeout_seconds: 'Default 60 (≤86400), with detach 3600',
     user: "Only the container's own",
     detach: 'Return exec_id at once',
     exec_id: '',

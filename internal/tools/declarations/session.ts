@@ -64,7 +64,7 @@ export const sessionTool = tool({
     attachments: 'Files for the workspace',
     wait_seconds: '',
     idempotency_key: '',
-    session_id: 'Or project_id',
+    session_id: '',
     status: '',
     parent_session_id: '',
     since_index: '',
@@ -118,7 +118,7 @@ export const sessionTool = tool({
     message: action({
       about:
         'Send a message to a session and return the session; the message is queued while the droid is busy. With `project_id` instead of `session_id`, it goes to the latest session of the workspace, or a new one if there is none.',
-      brief: 'Send to a session; queued while busy.',
+      brief: 'Send to session_id, or to the latest session of project_id; queued while busy.',
       needs: 'project:write',
       example: { session_id: ids.session_id, message: 'now add a test' },
       input: z.object({

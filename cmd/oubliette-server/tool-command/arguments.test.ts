@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { z } from 'zod'
+import { fieldsOf } from '../dev/manifest.ts'
 import { parseArguments } from './arguments.ts'
-import { fieldsOf } from './fields.ts'
 
 const fields = fieldsOf(
   z.strictObject({

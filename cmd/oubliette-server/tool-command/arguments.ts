@@ -5,10 +5,13 @@ import { type Field, flagOf, parseValue } from './fields.ts'
 
 export type Parsed = { args: Record<string, unknown>; json: boolean; help: boolean }
 
-function lookUp(flag: string, fields: Map<string, Field>): Field {
-  const field = fields.get(flag.slice(2).replaceAll('-', '_'))
+const named = (fields: readonly Field[], word: string): Field | undefined =>
+  fields.find(({ name }) => name === word.replaceAll('-', '_'))
+
+function lookUp(flag: string, fields: readonly Field[]): Field {
+  const field = named(fields, flag.slice(2))
   if (field) return field
-  const flags = [...fields.values()].map(flagOf)
+  const flags = fields.map(flagOf)
   const near = nearest(flag, flags)
   throw new Usage(
     `unknown option ${flag}`,
@@ -16,7 +19,7 @@ function lookUp(flag: string, fields: Map<string, Field>): Field {
   )
 }
 
-export function parseArguments(words: string[], fields: Map<string, Field>): Parsed {
+export function parseArguments(words: string[], fields: readonly Field[]): Parsed {
   const args: Record<string, unknown> = {}
   const loose: string[] = []
   const parsed = { args, json: false, help: false }
@@ -25,20 +28,20 @@ export function parseArguments(words: string[], fields: Map<string, Field>): Par
   for (let word = queue.shift(); word !== undefined; word = queue.shift()) {
     if (word === '--') {
       rest = queue.splice(0)
-    } else if (word === '--json' && !fields.has('json')) {
+    } else if (word === '--json' && !named(fields, 'json')) {
       parsed.json = true
     } else if (word === '--help' || word === '-h') {
       parsed.help = true
     } else if (word.startsWith('--')) {
       const at = word.indexOf('=')
       const flag = at < 0 ? word : word.slice(0, at)
-      const negated = fields.get(flag.replace(/^--no-/, '').replaceAll('-', '_'))
-      if (at < 0 && flag.startsWith('--no-') && negated?.kinds.has('boolean')) {
+      const negated = named(fields, flag.replace(/^--no-/, ''))
+      if (at < 0 && flag.startsWith('--no-') && negated?.kinds.includes('boolean')) {
         args[negated.name] = false
         continue
       }
       const field = lookUp(flag, fields)
-      if (at < 0 && field.kinds.has('boolean') && queue[0] !== 'true' && queue[0] !== 'false') {
+      if (at < 0 && field.kinds.includes('boolean') && queue[0] !== 'true' && queue[0] !== 'false') {
         args[field.name] = true
         continue
       }
@@ -56,11 +59,11 @@ function fill(
   args: Record<string, unknown>,
   loose: string[],
   rest: string[] | undefined,
-  fields: Map<string, Field>,
+  fields: readonly Field[],
 ): void {
-  const absent = [...fields.values()].filter((field) => !Object.hasOwn(args, field.name))
+  const absent = fields.filter((field) => !Object.hasOwn(args, field.name))
   const required = absent.filter((field) => field.required)
-  const open = [...required, ...absent.filter((field) => !field.required && field.kinds.has('string'))]
+  const open = [...required, ...absent.filter((field) => !field.required && field.kinds.includes('string'))]
   for (const word of loose) {
     if (/^-./.test(word))
       throw new Usage(`unknown option ${word}`, 'put -- before a command that has its own options')
@@ -71,7 +74,7 @@ function fill(
   if (rest) {
     const field = open.shift()
     if (!field) throw new Usage('unexpected arguments after --', 'see --help of this command')
-    args[field.name] = field.kinds.has('array') ? rest : parseValue(field, rest.join(' '), undefined)
+    args[field.name] = field.kinds.includes('array') ? rest : parseValue(field, rest.join(' '), undefined)
   }
   const missing = required.filter((field) => !Object.hasOwn(args, field.name))
   if (missing.length > 0)

@@ -1,76 +1,46 @@
-// Every tool as a command, generated from its declaration: `./oubliette project list --json`. The first word after a tool
+// Every tool as a command, built from the manifest: `./oubliette project list --json`. The first word after a tool
 // with several actions is the action.
-import type { Action, Tool } from '../../../internal/tools/tool.ts'
-import { type Command, columns, firstSentence, helpText, nearest, settings, Usage } from '../command.ts'
+
+import { callTool, endpoint } from '../client/call.ts'
+import { type Command, columns, firstSentence, helpText, nearest, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { createProgress } from '../setup/progress.ts'
 import { parseArguments } from './arguments.ts'
-import { callTool, endpoint } from './call.ts'
-import { type Field, fieldsOf, flagOf } from './fields.ts'
+import { type Field, flagOf } from './fields.ts'
+import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
 import { show } from './show.ts'
 
-const kebab = (name: string) => name.replaceAll('_', '-')
-
-/** Values for examples, by field. IDs are shell variables; other fields without an entry are upper-case placeholders. */
-const samples: Record<string, string> = {
-  command: "'ls -la'",
-  container_type: 'base',
-  content: "'hello'",
-  cron_expr: "'0 3 * * *'",
-  description: "'Company web site'",
-  message: "'now add a test'",
-  name: 'site',
-  path: 'README.md',
-  prompt: "'fix the failing test'",
-  result: '\'{"sent": true}\'',
-  scope: 'admin:ro',
-  targets: 'project_id=$PROJECT_ID',
-}
-/** Optional fields that examples show, because a call without them does nothing useful. */
-const shownOptional = ['description', 'prompt', 'result']
-
-function sampleOf(field: Field): string {
-  if (field.name.endsWith('_id')) return `$${field.name.toUpperCase()}`
-  return samples[field.name] ?? field.choices[0] ?? field.name.toUpperCase()
-}
-
-export function exampleOf(called: string, action: Action): string {
-  const fields = [...fieldsOf(action.input).values()]
-  const words = fields.filter((field) => field.required).map(sampleOf)
-  const optional = fields.filter((field) => !field.required && shownOptional.includes(field.name))
-  return [
-    `./oubliette ${called}`,
-    ...words,
-    ...optional.map((field) => `${flagOf(field)} ${sampleOf(field)}`),
-  ].join(' ')
-}
-
 function optionOf(field: Field): [string, string] {
-  const takes = field.choices.length > 0 ? field.choices.join('|') : [...field.kinds].join('|')
+  const takes = field.choices.length > 0 ? field.choices.join('|') : field.kinds.join('|')
   const flag = takes === 'boolean' ? flagOf(field) : `${flagOf(field)} ${takes}`
   return [flag, `${field.required ? '(required) ' : ''}${field.description}`]
 }
 
-function actionCommand(called: string, action: Action): Omit<Command, 'run'> {
-  const fields = [...fieldsOf(action.input).values()]
+function actionCommand(action: ActionEntry): Omit<Command, 'run'> {
+  const { fields } = action
   const required = fields.filter((field) => field.required)
   return {
     about: action.about,
     usage: ['[OPTIONS]', ...required.map((field) => field.name.toUpperCase())].join(' '),
     ...(required.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
     options: [...fields.map(optionOf), ['--json', 'Print the result as JSON']],
-    examples: [exampleOf(called, action)],
+    examples: [action.example],
   }
 }
 
-async function runAction(tool: Tool, name: string, action: Action, words: string[]): Promise<number> {
-  const called = tool.unified ? `${kebab(tool.name)} ${kebab(name)}` : kebab(tool.name)
-  const parsed = parseArguments(words, fieldsOf(action.input))
+async function runAction(
+  tool: ToolEntry,
+  name: string,
+  action: ActionEntry,
+  words: string[],
+): Promise<number> {
+  const called = calledAs(tool, name)
+  const parsed = parseArguments(words, action.fields)
   if (parsed.help) {
-    process.stdout.write(helpText(called, actionCommand(called, action)))
+    process.stdout.write(helpText(called, actionCommand(action)))
     return 0
   }
-  const config = settings()
+  const config = place()
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   const progress = createProgress()
@@ -97,13 +67,13 @@ async function runAction(tool: Tool, name: string, action: Action, words: string
   }
 }
 
-export function toolCommand(tool: Tool): Command {
+export function toolCommand(tool: ToolEntry): Command {
   const called = kebab(tool.name)
   const actions = Object.entries(tool.actions)
   const [first] = actions
   if (!tool.unified) {
     const [name, action] = first!
-    return { ...actionCommand(called, action), run: (words) => runAction(tool, name, action, words) }
+    return { ...actionCommand(action), run: (words) => runAction(tool, name, action, words) }
   }
   const listed = actions.map(([name, action]): [string, string] => [kebab(name), firstSentence(action.about)])
   const hint = `actions: ${listed.map(([name]) => name).join(', ')}`
@@ -111,7 +81,7 @@ export function toolCommand(tool: Tool): Command {
     about: tool.about,
     usage: 'ACTION [OPTIONS]',
     details: `Actions:\n${columns(listed)}\n\nRun "./oubliette ${called} ACTION --help" for more information about an action.`,
-    examples: actions.slice(0, 3).map(([name, action]) => exampleOf(`${called} ${kebab(name)}`, action)),
+    examples: actions.slice(0, 3).map(([, action]) => action.example),
     async run(words) {
       const [word, ...rest] = words
       if (word === undefined) throw new Usage(`missing ACTION of ${called}`, hint)

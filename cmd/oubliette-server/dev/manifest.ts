@@ -1,0 +1,97 @@
+// Generates the manifest of the command line from the tool declarations.
+import { z } from 'zod'
+import type { Tool } from '../../../internal/tools/tool.ts'
+import { type Field, flagOf, type Kind } from '../tool-command/fields.ts'
+import { calledAs, type Manifest } from '../tool-command/manifest.ts'
+
+type Json = { [key: string]: unknown }
+
+function kindsOf(schema: Json): Kind[] {
+  const alternatives = [schema.anyOf, schema.oneOf, schema.allOf].find(Array.isArray) as Json[] | undefined
+  if (alternatives) return alternatives.flatMap(kindsOf)
+  if (schema.type === undefined && schema.enum === undefined && schema.const === undefined) return ['json']
+  const types = Array.isArray(schema.type) ? schema.type : [schema.type]
+  return types.flatMap((type): Kind[] => {
+    if (type === 'integer' || type === 'number') return ['number']
+    if (type === 'boolean' || type === 'array' || type === 'object') return [type]
+    return type === 'null' ? [] : ['string']
+  })
+}
+
+function fieldsIn(schema: Json): Field[] {
+  const required = new Set(Array.isArray(schema.required) ? schema.required : [])
+  return Object.entries((schema.properties ?? {}) as Record<string, Json>).map(([name, described]) => ({
+    name,
+    kinds: [...new Set(kindsOf(described))],
+    required: required.has(name),
+    description: [
+      described.description,
+      described.default === undefined ? '' : `(default ${JSON.stringify(described.default)})`,
+    ]
+      .filter(Boolean)
+      .join(' '),
+    choices: Array.isArray(described.enum) ? described.enum.map(String) : [],
+    inner: fieldsIn((described.items ?? described) as Json),
+  }))
+}
+
+export const fieldsOf = (input: z.ZodObject): Field[] =>
+  fieldsIn(z.toJSONSchema(input, { io: 'input', unrepresentable: 'any' }))
+
+/** Values for examples, by field. IDs are shell variables; other fields without an entry are upper-case placeholders. */
+const samples: Record<string, string> = {
+  command: "'ls -la'",
+  container_type: 'base',
+  content: "'hello'",
+  cron_expr: "'0 3 * * *'",
+  description: "'Company web site'",
+  message: "'now add a test'",
+  name: 'site',
+  path: 'README.md',
+  prompt: "'fix the failing test'",
+  result: '\'{"sent": true}\'',
+  scope: 'admin:ro',
+  targets: 'project_id=$PROJECT_ID',
+}
+/** Optional fields that examples show, because a call without them does nothing useful. */
+const shownOptional = ['description', 'prompt', 'result']
+
+function sampleOf(field: Field): string {
+  if (field.name.endsWith('_id')) return `$${field.name.toUpperCase()}`
+  return samples[field.name] ?? field.choices[0] ?? field.name.toUpperCase()
+}
+
+function exampleOf(called: string, fields: Field[]): string {
+  const words = fields.filter((field) => field.required).map(sampleOf)
+  const optional = fields.filter((field) => !field.required && shownOptional.includes(field.name))
+  return [
+    `./oubliette ${called}`,
+    ...words,
+    ...optional.map((field) => `${flagOf(field)} ${sampleOf(field)}`),
+  ].join(' ')
+}
+
+export function manifestOf(tools: Record<string, Tool>): Manifest {
+  return Object.fromEntries(
+    Object.values(tools).map((tool) => {
+      const actions = Object.entries(tool.actions).map(([name, action]) => {
+        const fields = fieldsOf(action.input)
+        return [name, { about: action.about, example: exampleOf(calledAs(tool, name), fields), fields }]
+      })
+      const { name, about, unified } = tool
+      return [name, { name, about, unified, actions: Object.fromEntries(actions) }]
+    }),
+  )
+}
+
+/** One line per field, so that changes can be reviewed. */
+export function manifestText(tools: Record<string, Tool>): string {
+  const lines = Object.values(manifestOf(tools)).map(({ actions, ...tool }) => {
+    const entries = Object.entries(actions).map(([name, { fields, ...action }]) => {
+      const listed = fields.map((field) => `\n      ${JSON.stringify(field)}`).join(',')
+      return `    ${JSON.stringify(name)}: ${JSON.stringify(action).slice(0, -1)}, "fields": [${listed}]}`
+    })
+    return `  ${JSON.stringify(tool.name)}: ${JSON.stringify(tool).slice(0, -1)}, "actions": {\n${entries.join(',\n')}\n  }}`
+  })
+  return `{\n${lines.join(',\n')}\n}\n`
+}

@@ -87,7 +87,14 @@ test('a usage error is reported in one sentence', () => {
   expect(() => parse(...required, '--wrking-dir', 'x')).toThrow('unknown option --wrking-dir')
 })
 
-test('--json and --help are not fields', () => {
-  expect(parseArguments([...required, '--json'], fields).json).toBe(true)
+test('options for the output are not fields', () => {
+  const format = (...words: string[]) => parseArguments([...required, ...words], fields).format
+  expect(format()).toBe('table')
+  expect(format('--json')).toBe('json')
+  expect(format('-o', 'wide')).toBe('wide')
+  expect(format('-oyaml')).toBe('yaml')
+  expect(format('--output=name')).toBe('name')
+  expect(() => format('-o', 'xml')).toThrow('invalid value "xml" for -o: expected table, wide, json')
+  expect(parseArguments([...required, '-q', '--all'], fields)).toMatchObject({ quiet: true, all: true })
   expect(parseArguments(['--help'], fields).help).toBe(true)
 })

@@ -2,8 +2,40 @@
 // fields in the order of their declaration, then the optional text fields. All words after `--` fill the next field.
 import { nearest, Usage } from '../command.ts'
 import { type Field, flagOf, parseValue } from './fields.ts'
+import { type Format, formats } from './show.ts'
 
-export type Parsed = { args: Record<string, unknown>; json: boolean; help: boolean }
+export type Parsed = {
+  args: Record<string, unknown>
+  help: boolean
+  format: Format
+  quiet: boolean
+  /** All pages of a list. */
+  all: boolean
+}
+
+/** `-o FORMAT`, `-oFORMAT`, `--output FORMAT`, `--output=FORMAT`; undefined if the word is another one. */
+function formatOf(word: string, queue: string[]): Format | undefined {
+  const given = /^(?:-o|--output)(?:=?(.+))?$/.exec(word)
+  if (!given) return undefined
+  const text = given[1] ?? queue.shift()
+  const format = formats.find((known) => known === text)
+  if (!format) throw new Usage(`invalid value "${text ?? ''}" for -o: expected ${formats.join(', ')}`)
+  return format
+}
+
+/** Options of every tool command, unless the action has a field of that name. */
+function takeShared(word: string, queue: string[], parsed: Parsed, fields: readonly Field[]): boolean {
+  const isField = word.startsWith('--') && named(fields, word.slice(2).split('=')[0]!) !== undefined
+  if (isField) return false
+  const format = formatOf(word, queue)
+  if (format) parsed.format = format
+  else if (word === '--json') parsed.format = 'json'
+  else if (word === '-q' || word === '--quiet') parsed.quiet = true
+  else if (word === '--all') parsed.all = true
+  else if (word === '--help' || word === '-h') parsed.help = true
+  else return false
+  return true
+}
 
 const named = (fields: readonly Field[], word: string): Field | undefined =>
   fields.find(({ name }) => name === word.replaceAll('-', '_'))
@@ -15,23 +47,20 @@ function lookUp(flag: string, fields: readonly Field[]): Field {
   const near = nearest(flag, flags)
   throw new Usage(
     `unknown option ${flag}`,
-    near ? `did you mean ${near}?` : `options: ${flags.join(', ')}, --json`,
+    near ? `did you mean ${near}?` : `options: ${flags.join(', ')}, -o, -q`,
   )
 }
 
 export function parseArguments(words: string[], fields: readonly Field[]): Parsed {
   const args: Record<string, unknown> = {}
   const loose: string[] = []
-  const parsed = { args, json: false, help: false }
+  const parsed: Parsed = { args, help: false, format: 'table', quiet: false, all: false }
   const queue = [...words]
   let rest: string[] | undefined
   for (let word = queue.shift(); word !== undefined; word = queue.shift()) {
     if (word === '--') {
       rest = queue.splice(0)
-    } else if (word === '--json' && !named(fields, 'json')) {
-      parsed.json = true
-    } else if (word === '--help' || word === '-h') {
-      parsed.help = true
+    } else if (takeShared(word, queue, parsed, fields)) {
     } else if (word.startsWith('--')) {
       const at = word.indexOf('=')
       const flag = at < 0 ? word : word.slice(0, at)

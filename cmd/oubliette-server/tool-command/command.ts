@@ -5,10 +5,15 @@ import { callTool, endpoint } from '../client/call.ts'
 import { type Command, columns, firstSentence, helpText, nearest, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { createProgress } from '../setup/progress.ts'
-import { parseArguments } from './arguments.ts'
+import { type Parsed, parseArguments } from './arguments.ts'
+import { allPages, newest, shown_rows } from './fetch.ts'
 import { type Field, flagOf } from './fields.ts'
+import { type List, lists } from './lists.ts'
 import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
-import { show } from './show.ts'
+import { formats, show } from './show.ts'
+
+type Args = Record<string, unknown>
+type Row = Record<string, unknown>
 
 function optionOf(field: Field): [string, string] {
   const takes = field.choices.length > 0 ? field.choices.join('|') : field.kinds.join('|')
@@ -16,16 +21,40 @@ function optionOf(field: Field): [string, string] {
   return [flag, `${field.required ? '(required) ' : ''}${field.description}`]
 }
 
-function actionCommand(action: ActionEntry): Omit<Command, 'run'> {
-  const { fields } = action
-  const required = fields.filter((field) => field.required)
+const listOf = (tool: ToolEntry, name: string): List | undefined => lists[`${tool.name} ${name}`]
+const isPaged = ({ fields }: ActionEntry): boolean => fields.some((field) => field.name === 'cursor')
+
+function actionCommand(tool: ToolEntry, name: string): Omit<Command, 'run'> {
+  const action = tool.actions[name]!
+  const required = action.fields.filter((field) => field.required)
+  const paged: [string, string][] = isPaged(action)
+    ? [['--all', `Show all rows (default: the newest ${shown_rows}, or --limit)`]]
+    : []
   return {
     about: action.about,
     usage: ['[OPTIONS]', ...required.map((field) => field.name.toUpperCase())].join(' '),
     ...(required.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
-    options: [...fields.map(optionOf), ['--json', 'Print the result as JSON']],
+    options: [
+      ...action.fields.map(optionOf),
+      ...paged,
+      ['-o, --output FORMAT', `Format of the result: ${formats.join('|')} (default table)`],
+      ['-q, --quiet', 'Print full ids only'],
+      ['--json', 'The same as -o json'],
+    ],
     examples: [action.example],
   }
+}
+
+/** A table shows the newest rows of all pages. JSON and YAML are one page as the server returned it, unless `--all` is given. */
+async function fetchList(call: (args: Args) => Promise<Row>, parsed: Parsed, list: List): Promise<Row> {
+  const { args, format, all } = parsed
+  if (args.cursor !== undefined) return await call(args)
+  const { limit = shown_rows, ...rest } = args
+  if (format === 'json' || format === 'yaml') return all ? await allPages(call, rest, list) : await call(args)
+  const most = all ? Number.POSITIVE_INFINITY : Number(limit)
+  const { result, more } = newest(await allPages(call, rest, list), list, most)
+  if (more > 0) process.stderr.write(`oubliette: ${more} more ${list.rows}; use --limit N or --all\n`)
+  return result
 }
 
 async function runAction(
@@ -37,26 +66,26 @@ async function runAction(
   const called = calledAs(tool, name)
   const parsed = parseArguments(words, action.fields)
   if (parsed.help) {
-    process.stdout.write(helpText(called, actionCommand(action)))
+    process.stdout.write(helpText(called, actionCommand(tool, name)))
     return 0
   }
+  const list = listOf(tool, name)
+  if (parsed.all && !isPaged(action)) throw new Usage('--all applies to lists only')
   const config = place()
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   const progress = createProgress()
-  try {
-    const result = await callTool(
+  const call = (args: Args) =>
+    callTool(
       endpoint(config, baseUrl(config)),
       tool.name,
-      { ...(tool.unified ? { action: name } : {}), ...parsed.args },
+      { ...(tool.unified ? { action: name } : {}), ...args },
       { signal: stop.signal, progress: (message) => progress.detail(message) },
     )
+  try {
+    const result = list && isPaged(action) ? await fetchList(call, parsed, list) : await call(parsed.args)
     progress.end()
-    if (parsed.json) {
-      process.stdout.write(`${JSON.stringify(result, null, 2)}\n`)
-      return 0
-    }
-    const shown = show(result)
+    const shown = show(result, list, { format: parsed.format, quiet: parsed.quiet })
     process.stderr.write(shown.stderr)
     process.stdout.write(shown.stdout)
     return shown.code
@@ -73,7 +102,7 @@ export function toolCommand(tool: ToolEntry): Command {
   const [first] = actions
   if (!tool.unified) {
     const [name, action] = first!
-    return { ...actionCommand(action), run: (words) => runAction(tool, name, action, words) }
+    return { ...actionCommand(tool, name), run: (words) => runAction(tool, name, action, words) }
   }
   const listed = actions.map(([name, action]): [string, string] => [kebab(name), firstSentence(action.about)])
   const hint = `actions: ${listed.map(([name]) => name).join(', ')}`

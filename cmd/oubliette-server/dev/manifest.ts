@@ -61,9 +61,16 @@ function sampleOf(field: Field): string {
   return samples[field.name] ?? field.choices[0] ?? field.name.toUpperCase()
 }
 
+/** Actions whose words are not the required fields in the order of their declaration. */
+const positionals: Record<string, string[]> = { 'session message': ['session_id', 'message'] }
+
+const positionalOf = (called: string, fields: Field[]): string[] =>
+  positionals[called] ?? fields.filter((field) => field.required).map(({ name }) => name)
+
 function exampleOf(called: string, fields: Field[]): string {
-  const words = fields.filter((field) => field.required).map(sampleOf)
-  const optional = fields.filter((field) => !field.required && shownOptional.includes(field.name))
+  const positional = positionalOf(called, fields)
+  const words = positional.map((name) => sampleOf(fields.find((field) => field.name === name)!))
+  const optional = fields.filter(({ name }) => !positional.includes(name) && shownOptional.includes(name))
   return [
     `./oubliette ${called}`,
     ...words,
@@ -76,7 +83,9 @@ export function manifestOf(tools: Record<string, Tool>): Manifest {
     Object.values(tools).map((tool) => {
       const actions = Object.entries(tool.actions).map(([name, action]) => {
         const fields = fieldsOf(action.input)
-        return [name, { about: action.about, example: exampleOf(calledAs(tool, name), fields), fields }]
+        const called = calledAs(tool, name)
+        const [example, positional] = [exampleOf(called, fields), positionalOf(called, fields)]
+        return [name, { about: action.about, example, positional, fields }]
       })
       const { name, about, unified } = tool
       return [name, { name, about, unified, actions: Object.fromEntries(actions) }]

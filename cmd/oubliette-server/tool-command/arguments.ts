@@ -1,5 +1,5 @@
-// Parses the words after `./oubliette TOOL ACTION` into the arguments of a tool call. Words without a flag fill the required
-// fields in the order of their declaration, then the optional text fields. All words after `--` fill the next field.
+// Parses the words after `./oubliette TOOL ACTION` into the arguments of a tool call. Words without a flag fill the positional
+// fields in their order, then the optional text fields. All words after `--` fill the next field.
 import { nearest, Usage } from '../command.ts'
 import { type Field, flagOf, parseValue } from './fields.ts'
 import { type Format, formats } from './show.ts'
@@ -51,7 +51,9 @@ function lookUp(flag: string, fields: readonly Field[]): Field {
   )
 }
 
-export function parseArguments(words: string[], fields: readonly Field[]): Parsed {
+type Accepted = { fields: readonly Field[]; positional: readonly string[] }
+
+export function parseArguments(words: string[], { fields, positional }: Accepted): Parsed {
   const args: Record<string, unknown> = {}
   const loose: string[] = []
   const parsed: Parsed = { args, help: false, format: 'table', quiet: false, all: false }
@@ -80,7 +82,7 @@ export function parseArguments(words: string[], fields: readonly Field[]): Parse
     } else loose.push(word)
   }
   if (parsed.help) return parsed
-  fill(args, loose, rest, fields)
+  fill(args, loose, rest, { fields, positional })
   return parsed
 }
 
@@ -88,11 +90,15 @@ function fill(
   args: Record<string, unknown>,
   loose: string[],
   rest: string[] | undefined,
-  fields: readonly Field[],
+  { fields, positional }: Accepted,
 ): void {
   const absent = fields.filter((field) => !Object.hasOwn(args, field.name))
   const required = absent.filter((field) => field.required)
-  const open = [...required, ...absent.filter((field) => !field.required && field.kinds.includes('string'))]
+  const first = positional.flatMap((name) => absent.find((field) => field.name === name) ?? [])
+  // With a project, a message goes to its latest session: the words do not name one.
+  const named = first.filter(({ name }) => name !== 'session_id' || !Object.hasOwn(args, 'project_id'))
+  const others = absent.filter((field) => !first.includes(field) && field.kinds.includes('string'))
+  const open = [...named, ...others]
   for (const word of loose) {
     if (/^-./.test(word))
       throw new Usage(`unknown option ${word}`, 'put -- before a command that has its own options')

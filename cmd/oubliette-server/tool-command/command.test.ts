@@ -22,7 +22,7 @@ test('the manifest matches the declarations', () => {
 test.each(actions)('the example of "$called" has all required fields', ({ called, action }) => {
   const prefix = `./oubliette ${called}`
   expect(action.example.startsWith(prefix)).toBe(true)
-  const { args } = parseArguments(wordsOf(action.example.slice(prefix.length)), action.fields)
+  const { args } = parseArguments(wordsOf(action.example.slice(prefix.length)), action)
   for (const field of action.fields) if (field.required) expect(args).toHaveProperty(field.name)
 })
 

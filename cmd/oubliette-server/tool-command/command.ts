@@ -10,7 +10,9 @@ import { allPages, newest, shown_rows } from './fetch.ts'
 import { type Field, flagOf } from './fields.ts'
 import { type List, lists } from './lists.ts'
 import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
+import { resolveSessions } from './session-reference.ts'
 import { formats, show } from './show.ts'
+import { readFile, withInput } from './streams.ts'
 
 type Args = Record<string, unknown>
 type Row = Record<string, unknown>
@@ -26,14 +28,13 @@ const isPaged = ({ fields }: ActionEntry): boolean => fields.some((field) => fie
 
 function actionCommand(tool: ToolEntry, name: string): Omit<Command, 'run'> {
   const action = tool.actions[name]!
-  const required = action.fields.filter((field) => field.required)
   const paged: [string, string][] = isPaged(action)
     ? [['--all', `Show all rows (default: the newest ${shown_rows}, or --limit)`]]
     : []
   return {
     about: action.about,
-    usage: ['[OPTIONS]', ...required.map((field) => field.name.toUpperCase())].join(' '),
-    ...(required.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
+    usage: ['[OPTIONS]', ...action.positional.map((name) => name.toUpperCase())].join(' '),
+    ...(action.positional.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
     options: [
       ...action.fields.map(optionOf),
       ...paged,
@@ -64,7 +65,7 @@ async function runAction(
   words: string[],
 ): Promise<number> {
   const called = calledAs(tool, name)
-  const parsed = parseArguments(words, action.fields)
+  const parsed = parseArguments(words, action)
   if (parsed.help) {
     process.stdout.write(helpText(called, actionCommand(tool, name)))
     return 0
@@ -75,14 +76,22 @@ async function runAction(
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   const progress = createProgress()
+  const where = endpoint(config, baseUrl(config))
   const call = (args: Args) =>
     callTool(
-      endpoint(config, baseUrl(config)),
+      where,
       tool.name,
       { ...(tool.unified ? { action: name } : {}), ...args },
       { signal: stop.signal, progress: (message) => progress.detail(message) },
     )
   try {
+    parsed.args = await resolveSessions(where, withInput(called, parsed.args, action.fields))
+    if (called === 'workspace read-file' && parsed.format === 'table' && !parsed.quiet) {
+      const file = await readFile(call, parsed.args)
+      progress.end()
+      process.stdout.write(file)
+      return 0
+    }
     const result = list && isPaged(action) ? await fetchList(call, parsed, list) : await call(parsed.args)
     progress.end()
     const shown = show(result, list, { format: parsed.format, quiet: parsed.quiet })

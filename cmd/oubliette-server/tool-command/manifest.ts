@@ -5,7 +5,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Field } from './fields.ts'
 
-export type ActionEntry = { about: string; example: string; fields: Field[] }
+export type ActionEntry = {
+  about: string
+  example: string
+  /** The fields that words without a flag fill first, in this order. */
+  positional: string[]
+  fields: Field[]
+}
 export type ToolEntry = {
   name: string
   about: string

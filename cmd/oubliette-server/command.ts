@@ -1,9 +1,9 @@
-// The type of a command of `./oubliette`, and what all commands share: the checkout, the settings, option parsing, help
+// The type of a command of `./oubliette`, and what all commands share: the checkout, the place of the server, option parsing, help
 // texts, and the translation of errors into a message and an exit code.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { inspect, type ParseArgsOptionsConfig, parseArgs } from 'node:util'
-import { loadSettings, type Settings } from '../../internal/config/load.ts'
+import { loadPlace, type Place } from '../../internal/config/place.ts'
 import { Fault, messageOf } from '../../internal/fault.ts'
 import { mask } from '../../internal/log.ts'
 
@@ -28,15 +28,8 @@ export const checkout = join(import.meta.dirname, '..', '..')
 export const version = (): string =>
   (JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }).version
 
-export const settings = (): Settings => loadSettings(process.env, checkout)
-
-/** For commands that start a server: throws the first problem that prevents a start. */
-export function serverSettings(): Settings {
-  const loaded = settings()
-  const [problem] = loaded.problems
-  if (problem) throw problem
-  return loaded
-}
+/** For commands that call a running server. Commands that need the whole config use `settings.ts`. */
+export const place = (): Place => loadPlace(process.env, checkout)
 
 /** Incorrect usage of a command: exit code 2 instead of 1. */
 export class Usage extends Fault {

@@ -13,7 +13,7 @@ const own: Record<string, () => Promise<Command>> = {
   serve: async () => (await import('./daemon/foreground.ts')).foreground,
 }
 
-const loadTools = async () => (await import('../../internal/tools/declarations/index.ts')).tools
+const loadTools = async () => (await import('./tool-command/manifest.ts')).readManifest()
 
 export async function findCommand(name: string): Promise<Command> {
   if (Object.hasOwn(own, name)) return own[name]!()

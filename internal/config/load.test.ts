@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
-import { loadSettings, parseAddress, parseConfig } from './load.ts'
+import { loadSettings, parseConfig } from './load.ts'
+import { loadPlace, parseAddress } from './place.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'oubliette-config-'))
 afterAll(() => rmSync(home, { recursive: true }))
@@ -61,4 +62,21 @@ test('DATABASE_URL overrides database_url', () => {
   }
   expect(url(undefined)).toBe('postgresql://config')
   expect(url('postgresql://environment')).toBe('postgresql://environment')
+})
+
+test('commands read the same home, address and admin token as the server', () => {
+  const admin = `oub_${'0'.repeat(64)}`
+  const environments = [{}, { OUBLIETTE_ADDRESS: '[::1]:9' }, { OUBLIETTE_ADMIN_TOKEN: admin }]
+  const files = ['', '{"address": "0.0.0.0:1"}', '// hi\n{"address": "host:2", "log": {"level": "warn",},}']
+  for (const text of files)
+    for (const more of environments) {
+      writeFileSync(join(home, 'oubliette.jsonc'), text)
+      const env = { OUBLIETTE_HOME: home, ...more }
+      const { home: where, config, admin_token } = loadSettings(env, undefined)
+      const place = loadPlace(env, undefined)
+      expect(place).toEqual({ home: where, config: { address: config.address }, admin_token })
+      expect(place.admin_token?.reveal()).toBe(admin_token?.reveal())
+    }
+  writeFileSync(join(home, 'oubliette.jsonc'), '{"address": 5}')
+  expect(() => loadPlace({ OUBLIETTE_HOME: home }, undefined)).toThrow(/oubliette\.jsonc: address/)
 })

@@ -1,14 +1,12 @@
 // Reads the settings of a server or a command: the config file of the home and the environment. Parsed once in `main`;
 // each room receives the slice that it needs.
-import { readFileSync, statSync } from 'node:fs'
-import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
-import { type ParseError, parse, printParseErrorCode } from 'jsonc-parser'
+import { statSync } from 'node:fs'
 import type { z } from 'zod'
 import { Fault } from '../fault.ts'
 import { Secret } from '../log.ts'
 import { defaultDroids } from './default-droids.ts'
 import { type Credential, isLiteral, readCredentials, secretOf } from './models.ts'
+import { addressOf, adminTokenOf, configFileOf, homeOf, parseJsonc, readConfigFile } from './place.ts'
 import { type ConfigFile, configSchema } from './schema.ts'
 
 /** The config without its secrets, which `Settings` holds as `Secret`. */
@@ -29,16 +27,6 @@ export type Settings = {
   warnings: string[]
 }
 
-export function parseAddress(address: string): { host: string; port: number } {
-  const match = /^(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})$/.exec(address)
-  const port = Number(match?.[3])
-  if (!match || port > 65_535)
-    throw new Fault('invalid', `address "${address}" is not host:port`, {
-      hint: 'use an address such as 127.0.0.1:8080 or [::1]:8080',
-    })
-  return { host: (match[1] ?? match[2])!, port }
-}
-
 function describeIssues(error: z.ZodError): string {
   return error.issues
     .map((issue) => {
@@ -51,24 +39,12 @@ function describeIssues(error: z.ZodError): string {
 }
 
 export function parseConfig(text: string, file: string): ConfigFile {
-  const errors: ParseError[] = []
-  const raw: unknown = text.trim() === '' ? {} : parse(text, errors, { allowTrailingComma: true })
-  const first = errors[0]
-  if (first) {
-    const line = text.slice(0, first.offset).split('\n').length
-    throw new Fault('invalid', `${file}:${line}: ${printParseErrorCode(first.error)}`)
-  }
-  const parsed = configSchema.safeParse(raw)
+  const parsed = configSchema.safeParse(parseJsonc(text, file))
   if (!parsed.success)
     throw new Fault('invalid', `${file}: ${describeIssues(parsed.error)}`, {
       hint: 'see docs/configuration.md for all keys',
     })
   return parsed.data
-}
-
-function homeOf(env: NodeJS.ProcessEnv, checkout: string | undefined): string {
-  if (env.OUBLIETTE_HOME) return resolve(env.OUBLIETTE_HOME)
-  return checkout ? join(checkout, '.oubliette') : join(homedir(), '.oubliette')
 }
 
 /** A literal secret in a file that other users can read. */
@@ -101,24 +77,11 @@ function databaseUrl(given: string | undefined, env: NodeJS.ProcessEnv, file: st
 /** `checkout` is the root of the source tree, if the program runs from one. */
 export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefined): Settings {
   const home = homeOf(env, checkout)
-  const file = join(home, 'oubliette.jsonc')
-  let text = ''
-  try {
-    text = readFileSync(file, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-      throw new Fault('unavailable', `cannot read ${file}: ${(error as Error).message}`, { cause: error })
-  }
-  const parsed = parseConfig(text, file)
-  if (env.OUBLIETTE_ADDRESS) parsed.address = env.OUBLIETTE_ADDRESS
-  parseAddress(parsed.address)
+  const file = configFileOf(home)
+  const parsed = parseConfig(readConfigFile(file), file)
+  parsed.address = addressOf(env, parsed.address)
   parsed.droids = { ...defaultDroids, ...parsed.droids }
-  const admin = env.OUBLIETTE_ADMIN_TOKEN
-  if (admin && !/^oub_[0-9a-f]{64}$/.test(admin))
-    throw new Fault(
-      'invalid',
-      'OUBLIETTE_ADMIN_TOKEN is not "oub_" followed by 64 lowercase hexadecimal digits',
-    )
+  const admin_token = adminTokenOf(env)
   const { credentials: configured, database_url: given, ...config } = parsed
   const { credentials, warnings } = readCredentials(configured, env, file)
   const database = databaseUrl(given, env, file)
@@ -128,7 +91,7 @@ export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefine
     credentials,
     database_url: database.secret,
     docker_host: env.DOCKER_HOST || undefined,
-    admin_token: admin ? new Secret(admin) : undefined,
+    admin_token,
     problems: [exposed(file, parsed), database.problem].filter((problem) => problem !== undefined),
     warnings,
   }

@@ -11,6 +11,7 @@ import {
   hostedTools,
   priceSchema,
 } from './models.ts'
+import { defaultAddress } from './place.ts'
 
 const streams = z
   .strictObject({
@@ -146,7 +147,7 @@ const log = z.strictObject({
 export const configSchema = z.strictObject({
   address: z
     .string()
-    .default('127.0.0.1:8080')
+    .default(defaultAddress)
     .describe('Listen address of the HTTP server, as host:port. `OUBLIETTE_ADDRESS` overrides it.'),
   database_url: z
     .string()

@@ -1,7 +1,7 @@
 // Checks Host and Origin headers. A page of another site can make a browser send requests here, with DNS rebinding even under
 // its own name that resolves to this machine; it cannot choose these two headers freely.
 import { isIP } from 'node:net'
-import { parseAddress } from '../config/load.ts'
+import { parseAddress } from '../config/place.ts'
 import { Fault } from '../fault.ts'
 
 const loopback = ['localhost', '127.0.0.1', '[::1]']

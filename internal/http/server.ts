@@ -3,7 +3,7 @@ import { createServer, type Server as NodeServer, STATUS_CODES } from 'node:http
 import type { Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
-import { parseAddress } from '../config/load.ts'
+import { parseAddress } from '../config/place.ts'
 import { Fault } from '../fault.ts'
 import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'

@@ -1,10 +1,11 @@
 // The server of a home, seen from another process: its URL, whether it is ready, whether its process is ours.
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parseAddress, type Settings } from '../../../internal/config/load.ts'
+import { type Place, parseAddress } from '../../../internal/config/place.ts'
 import { Fault } from '../../../internal/fault.ts'
+import { send, textOf } from '../client/http.ts'
 
-export function baseUrl(settings: Settings): string {
+export function baseUrl(settings: Pick<Place, 'config'>): string {
   const { host, port } = parseAddress(settings.config.address)
   // A wildcard address is not a valid destination.
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
@@ -20,11 +21,11 @@ const onlyDisk = ({ missing }: { missing?: unknown }): boolean =>
 /** The response of `/readyz`; undefined if no Oubliette server answers. */
 export async function readiness(url: string): Promise<Readiness | undefined> {
   try {
-    const response = await fetch(new URL('/readyz', url), { signal: AbortSignal.timeout(5000) })
-    const body: unknown = await response.json()
-    if (typeof body !== 'object' || body === null || (!response.ok && response.status !== 503))
-      return undefined
-    return { ready: response.ok, up: response.ok || onlyDisk(body), body: body as Record<string, unknown> }
+    const response = await send(new URL('/readyz', url), { signal: AbortSignal.timeout(5000) })
+    const body: unknown = JSON.parse(await textOf(response))
+    const ready = response.statusCode === 200
+    if (typeof body !== 'object' || body === null || (!ready && response.statusCode !== 503)) return undefined
+    return { ready, up: ready || onlyDisk(body), body: body as Record<string, unknown> }
   } catch {
     return undefined
   }

@@ -1,5 +1,6 @@
 // `./oubliette serve`: the server alone, for service managers and containers.
-import { type Command, options, serverSettings } from '../command.ts'
+import { type Command, options } from '../command.ts'
+import { serverSettings } from '../settings.ts'
 import { rotatePeriodically } from './log-file.ts'
 
 async function run(args: string[]): Promise<undefined> {

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { Fault } from '../../../internal/fault.ts'
-import { type Command, options, settings, Usage } from '../command.ts'
+import { type Command, options, place, Usage } from '../command.ts'
 import { logFile } from './log-file.ts'
 
 async function run(args: string[]): Promise<number> {
@@ -12,7 +12,7 @@ async function run(args: string[]): Promise<number> {
   })
   if (!/^\d+$/.test(values.lines))
     throw new Usage(`invalid value "${values.lines}" for --lines: expected a number`)
-  const file = logFile(settings().home)
+  const file = logFile(place().home)
   if (!existsSync(file))
     throw new Fault('not_found', `no log file at ${file}`, {
       hint: 'only a background server ("./oubliette up --detach") writes a log file; a foreground server logs to stderr',

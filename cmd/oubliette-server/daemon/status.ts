@@ -1,14 +1,14 @@
 // `./oubliette status`: the state of the server of this home. The exit code is 0 only if the server is ready, for scripts
 // and health checks.
-import type { Settings } from '../../../internal/config/load.ts'
+import type { Place } from '../../../internal/config/place.ts'
 import { messageOf } from '../../../internal/fault.ts'
 import { homeHolder } from '../../../internal/home-lock.ts'
-import { type Command, options, settings, version } from '../command.ts'
-import { endpoint, listProjects } from '../tool-command/call.ts'
+import { endpoint, listProjects } from '../client/call.ts'
+import { type Command, options, place, version } from '../command.ts'
 import { show } from '../tool-command/show.ts'
 import { baseUrl, readiness } from './daemon.ts'
 
-async function counts(config: Settings): Promise<Record<string, unknown>> {
+async function counts(config: Place): Promise<Record<string, unknown>> {
   try {
     const projects = await listProjects(endpoint(config, baseUrl(config)))
     const running = projects.filter((project) => project.container.status === 'running').length
@@ -20,7 +20,7 @@ async function counts(config: Settings): Promise<Record<string, unknown>> {
 
 async function run(args: string[]): Promise<number> {
   const { values } = options(args, { json: { type: 'boolean', default: false } })
-  const config = settings()
+  const config = place()
   const url = baseUrl(config)
   const holder = homeHolder(config.home)
   const state = await readiness(url)

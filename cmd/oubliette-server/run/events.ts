@@ -1,9 +1,9 @@
 // The events of a session over SSE, from the first one, and the outcome of a turn that they report. After a lost
 // connection, the stream resumes after the last received event, so that a restart of the server causes only a pause.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
 import { Fault, messageOf } from '../../../internal/fault.ts'
 import { isFinal } from '../../../internal/protocol/session-status.ts'
+import { eventsOf, send, textOf } from '../client/http.ts'
 
 const give_up_ms = 60_000
 const retry_ms = 250
@@ -26,15 +26,14 @@ async function open(
   token: string,
   session_id: string,
   last: number,
-): Promise<AsyncIterable<EventSourceMessage>> {
-  const response = await fetch(url, {
+): Promise<AsyncIterable<string>> {
+  const response = await send(url, {
     headers: { authorization: `Bearer ${token}`, 'last-event-id': String(last) },
   })
-  if (response.ok && response.body)
-    return response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream())
-  const text = await response.text()
+  if (response.statusCode === 200) return eventsOf(response)
+  const text = await textOf(response)
   // The server is starting or stopping. Other errors are permanent.
-  if (response.status === 503) throw new Error(text)
+  if (response.statusCode === 503) throw new Error(text)
   const { error } = JSON.parse(text) as { error: { message: string } }
   throw new Fault('unavailable', `cannot read the events of session ${session_id}: ${error.message}`)
 }
@@ -45,7 +44,7 @@ export async function* readEvents(base: string, token: string, session_id: strin
   let received_ms = performance.now()
   for (;;) {
     try {
-      for await (const { data } of await open(url, token, session_id, last)) {
+      for await (const data of await open(url, token, session_id, last)) {
         const event = JSON.parse(data) as RunEvent
         received_ms = performance.now()
         if (typeof event.index !== 'number') break

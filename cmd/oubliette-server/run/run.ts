@@ -3,19 +3,19 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import type { Settings } from '../../../internal/config/load.ts'
+import type { Place } from '../../../internal/config/place.ts'
 import { Fault } from '../../../internal/fault.ts'
 import { patterns } from '../../../internal/ids.ts'
-import { type Command, options, settings, Usage } from '../command.ts'
+import { callTool, type Endpoint, endpoint, listProjects } from '../client/call.ts'
+import { type Command, options, place, Usage } from '../command.ts'
 import { baseUrl, readiness } from '../daemon/daemon.ts'
-import { callTool, type Endpoint, endpoint, listProjects } from '../tool-command/call.ts'
 import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from './events.ts'
 import { createPrinter } from './print.ts'
 
 const interrupted_code = 130
 
 /** The banner of `up` is discarded: stdout carries only the output of the droid. */
-async function ensureServer(config: Settings): Promise<void> {
+async function ensureServer(config: Place): Promise<void> {
   if ((await readiness(baseUrl(config)))?.up) return
   const main = join(import.meta.dirname, '../main.ts')
   const child = spawn(process.execPath, [...process.execArgv, main, 'up', '--detach'], {
@@ -79,7 +79,7 @@ async function run(args: string[]): Promise<number> {
   )
   const prompt = positionals.join(' ')
   if (prompt.trim() === '') throw new Usage('missing PROMPT', "example: ./oubliette run 'echo hello'")
-  const config = settings()
+  const config = place()
   await ensureServer(config)
   const where = endpoint(config, baseUrl(config))
   // Agents need containers of different types, so each has its own project.

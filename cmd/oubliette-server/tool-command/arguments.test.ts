@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { z } from 'zod'
+import { fieldsOf } from '../dev/manifest.ts'
 import { parseArguments } from './arguments.ts'
-import { fieldsOf } from './fields.ts'
+import { readManifest } from './manifest.ts'
 
 const fields = fieldsOf(
   z.strictObject({
@@ -16,7 +17,9 @@ const fields = fieldsOf(
     targets: z.array(z.strictObject({ id: z.string(), share: z.number().optional() })).optional(),
   }),
 )
-const parse = (...words: string[]) => parseArguments(words, fields).args
+const positional = ['project_id', 'command']
+const accepted = { fields, positional }
+const parse = (...words: string[]) => parseArguments(words, accepted).args
 const required = ['--project-id', 'p', '--command', 'c']
 
 test('words without a flag fill the required fields in order, then optional text fields', () => {
@@ -87,7 +90,22 @@ test('a usage error is reported in one sentence', () => {
   expect(() => parse(...required, '--wrking-dir', 'x')).toThrow('unknown option --wrking-dir')
 })
 
-test('--json and --help are not fields', () => {
-  expect(parseArguments([...required, '--json'], fields).json).toBe(true)
-  expect(parseArguments(['--help'], fields).help).toBe(true)
+test('options for the output are not fields', () => {
+  const format = (...words: string[]) => parseArguments([...required, ...words], accepted).format
+  expect(format()).toBe('table')
+  expect(format('--json')).toBe('json')
+  expect(format('-o', 'wide')).toBe('wide')
+  expect(format('-oyaml')).toBe('yaml')
+  expect(format('--output=name')).toBe('name')
+  expect(() => format('-o', 'xml')).toThrow('invalid value "xml" for -o: expected table, wide, json')
+  expect(parseArguments([...required, '-q', '--all'], accepted)).toMatchObject({ quiet: true, all: true })
+  expect(parseArguments(['--help'], accepted).help).toBe(true)
+})
+
+test('a message names its session first, unless the project is given', () => {
+  const { message } = readManifest().session!.actions
+  const sent = (...words: string[]) => parseArguments(words, message!).args
+  expect(sent('gogol_1', 'hello')).toEqual({ session_id: 'gogol_1', message: 'hello' })
+  expect(sent('--project-id', 'p', 'hello')).toEqual({ project_id: 'p', message: 'hello' })
+  expect(sent('--message', 'hello', 'gogol_1')).toEqual({ session_id: 'gogol_1', message: 'hello' })
 })

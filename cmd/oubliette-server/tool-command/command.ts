@@ -1,80 +1,100 @@
-// Every tool as a command, generated from its declaration: `./oubliette project list --json`. The first word after a tool
+// Every tool as a command, built from the manifest: `./oubliette project list --json`. The first word after a tool
 // with several actions is the action.
-import type { Action, Tool } from '../../../internal/tools/tool.ts'
-import { type Command, columns, firstSentence, helpText, nearest, settings, Usage } from '../command.ts'
+
+import { callTool, endpoint } from '../client/call.ts'
+import { type Command, columns, firstSentence, helpText, nearest, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { createProgress } from '../setup/progress.ts'
-import { parseArguments } from './arguments.ts'
-import { callTool, endpoint } from './call.ts'
-import { type Field, fieldsOf, flagOf } from './fields.ts'
-import { show } from './show.ts'
+import { type Parsed, parseArguments } from './arguments.ts'
+import { allPages, newest, shown_rows } from './fetch.ts'
+import { type Field, flagOf } from './fields.ts'
+import { type List, lists } from './lists.ts'
+import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
+import { resolveSessions } from './session-reference.ts'
+import { formats, show } from './show.ts'
+import { readFile, withInput } from './streams.ts'
 
-const kebab = (name: string) => name.replaceAll('_', '-')
-
-/** A value of an example as a word of a shell: IDs are variables, and one object in a list is written as key=value. */
-function wordOf(name: string, value: unknown): string {
-  if (name.endsWith('_id')) return `$${name.toUpperCase()}`
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
-  if (!Array.isArray(value)) return /^[\w.:-]+$/.test(text) ? text : `'${text}'`
-  const pairs = value.flatMap((item) => Object.entries(item as object))
-  return pairs.map(([key, inner]) => `${key}=${wordOf(key, inner)}`).join(',')
-}
-
-export function exampleOf(called: string, action: Action): string {
-  const given = [...fieldsOf(action.input).values()].filter(({ name }) => Object.hasOwn(action.example, name))
-  const words = given.map((field) => {
-    const word = wordOf(field.name, action.example[field.name])
-    return field.required ? word : `${flagOf(field)} ${word}`
-  })
-  const sorted = [
-    ...words.filter((word) => !word.startsWith('--')),
-    ...words.filter((word) => word.startsWith('--')),
-  ]
-  return [`./oubliette ${called}`, ...sorted].join(' ')
-}
+type Args = Record<string, unknown>
+type Row = Record<string, unknown>
 
 function optionOf(field: Field): [string, string] {
-  const takes = field.choices.length > 0 ? field.choices.join('|') : [...field.kinds].join('|')
+  const takes = field.choices.length > 0 ? field.choices.join('|') : field.kinds.join('|')
   const flag = takes === 'boolean' ? flagOf(field) : `${flagOf(field)} ${takes}`
   return [flag, `${field.required ? '(required) ' : ''}${field.description}`]
 }
 
-function actionCommand(called: string, action: Action): Omit<Command, 'run'> {
-  const fields = [...fieldsOf(action.input).values()]
-  const required = fields.filter((field) => field.required)
+const listOf = (tool: ToolEntry, name: string): List | undefined => lists[`${tool.name} ${name}`]
+const isPaged = ({ fields }: ActionEntry): boolean => fields.some((field) => field.name === 'cursor')
+
+function actionCommand(tool: ToolEntry, name: string): Omit<Command, 'run'> {
+  const action = tool.actions[name]!
+  const paged: [string, string][] = isPaged(action)
+    ? [['--all', `Show all rows (default: the newest ${shown_rows}, or --limit)`]]
+    : []
   return {
     about: action.about,
-    usage: ['[OPTIONS]', ...required.map((field) => field.name.toUpperCase())].join(' '),
-    ...(required.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
-    options: [...fields.map(optionOf), ['--json', 'Print the result as JSON']],
-    examples: [exampleOf(called, action)],
+    usage: ['[OPTIONS]', ...action.positional.map((name) => name.toUpperCase())].join(' '),
+    ...(action.positional.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
+    options: [
+      ...action.fields.map(optionOf),
+      ...paged,
+      ['-o, --output FORMAT', `Format of the result: ${formats.join('|')} (default table)`],
+      ['-q, --quiet', 'Print full ids only'],
+      ['--json', 'The same as -o json'],
+    ],
+    examples: [action.example],
   }
 }
 
-async function runAction(tool: Tool, name: string, action: Action, words: string[]): Promise<number> {
-  const called = tool.unified ? `${kebab(tool.name)} ${kebab(name)}` : kebab(tool.name)
-  const parsed = parseArguments(words, fieldsOf(action.input))
+/** A table shows the newest rows of all pages. JSON and YAML are one page as the server returned it, unless `--all` is given. */
+async function fetchList(call: (args: Args) => Promise<Row>, parsed: Parsed, list: List): Promise<Row> {
+  const { args, format, all } = parsed
+  if (args.cursor !== undefined) return await call(args)
+  const { limit = shown_rows, ...rest } = args
+  if (format === 'json' || format === 'yaml') return all ? await allPages(call, rest, list) : await call(args)
+  const most = all ? Number.POSITIVE_INFINITY : Number(limit)
+  const { result, more } = newest(await allPages(call, rest, list), list, most)
+  if (more > 0) process.stderr.write(`oubliette: ${more} more ${list.rows}; use --limit N or --all\n`)
+  return result
+}
+
+async function runAction(
+  tool: ToolEntry,
+  name: string,
+  action: ActionEntry,
+  words: string[],
+): Promise<number> {
+  const called = calledAs(tool, name)
+  const parsed = parseArguments(words, action)
   if (parsed.help) {
-    process.stdout.write(helpText(called, actionCommand(called, action)))
+    process.stdout.write(helpText(called, actionCommand(tool, name)))
     return 0
   }
-  const config = settings()
+  const list = listOf(tool, name)
+  if (parsed.all && !isPaged(action)) throw new Usage('--all applies to lists only')
+  const config = place()
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   const progress = createProgress()
-  try {
-    const result = await callTool(
-      endpoint(config, baseUrl(config)),
+  const where = endpoint(config, baseUrl(config))
+  const call = (args: Args) =>
+    callTool(
+      where,
       tool.name,
-      { ...(tool.unified ? { action: name } : {}), ...parsed.args },
+      { ...(tool.unified ? { action: name } : {}), ...args },
       { signal: stop.signal, progress: (message) => progress.detail(message) },
     )
-    progress.end()
-    if (parsed.json) {
-      process.stdout.write(`${JSON.stringify(result, null, 2)}\n`)
+  try {
+    parsed.args = await resolveSessions(where, withInput(called, parsed.args, action.fields))
+    if (called === 'workspace read-file' && parsed.format === 'table' && !parsed.quiet) {
+      const file = await readFile(call, parsed.args)
+      progress.end()
+      process.stdout.write(file)
       return 0
     }
-    const shown = show(result)
+    const result = list && isPaged(action) ? await fetchList(call, parsed, list) : await call(parsed.args)
+    progress.end()
+    const shown = show(result, list, { format: parsed.format, quiet: parsed.quiet })
     process.stderr.write(shown.stderr)
     process.stdout.write(shown.stdout)
     return shown.code
@@ -85,13 +105,13 @@ async function runAction(tool: Tool, name: string, action: Action, words: string
   }
 }
 
-export function toolCommand(tool: Tool): Command {
+export function toolCommand(tool: ToolEntry): Command {
   const called = kebab(tool.name)
   const actions = Object.entries(tool.actions)
   const [first] = actions
   if (!tool.unified) {
     const [name, action] = first!
-    return { ...actionCommand(called, action), run: (words) => runAction(tool, name, action, words) }
+    return { ...actionCommand(tool, name), run: (words) => runAction(tool, name, action, words) }
   }
   const listed = actions.map(([name, action]): [string, string] => [kebab(name), firstSentence(action.about)])
   const hint = `actions: ${listed.map(([name]) => name).join(', ')}`
@@ -99,7 +119,7 @@ export function toolCommand(tool: Tool): Command {
     about: tool.about,
     usage: 'ACTION [OPTIONS]',
     details: `Actions:\n${columns(listed)}\n\nRun "./oubliette ${called} ACTION --help" for more information about an action.`,
-    examples: actions.slice(0, 3).map(([name, action]) => exampleOf(`${called} ${kebab(name)}`, action)),
+    examples: actions.slice(0, 3).map(([, action]) => action.example),
     async run(words) {
       const [word, ...rest] = words
       if (word === undefined) throw new Usage(`missing ACTION of ${called}`, hint)

@@ -71,13 +71,7 @@ const homes: [RegExp, string[]][] = [
   [/^esbuild$/, ['cmd/oubliette-client/bundle.ts']],
   [
     /^@modelcontextprotocol\//,
-    [
-      'internal/mcp',
-      'internal/tools/schema',
-      'internal/upstream',
-      'cmd/oubliette-client',
-      'cmd/oubliette-server/tool-command',
-    ],
+    ['internal/mcp', 'internal/tools/schema', 'internal/upstream', 'cmd/oubliette-client'],
   ],
 ]
 

@@ -1,6 +1,5 @@
 // The example of every action, as the help shows it, called over HTTP with the ids of real objects.
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { exampleIds } from '../../../internal/tools/declarations/fields.ts'
 import { tools } from '../../../internal/tools/declarations/index.ts'
 import { rows } from '../../harness/matrix/rows.ts'
 import { declared } from '../../harness/matrix/run.ts'
@@ -18,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => server?.stop())
 
-const made: Record<keyof typeof exampleIds, (project_id: string) => string | Promise<string>> = {
+const made: Record<string, (project_id: string) => string | Promise<string>> = {
   project_id: (project_id) => project_id,
   session_id: () => world.session(),
   exec_id: () => world.command(),
@@ -34,12 +33,11 @@ async function callable(key: string, example: Record<string, unknown>): Promise<
   const row = rows[key]!
   const project_id = row.fresh ? await world.project() : world.project_id
   const prepared = await row.input(project_id, world)
-  let text = JSON.stringify(example)
-  for (const [name, make] of Object.entries(made)) {
-    const id = exampleIds[name as keyof typeof exampleIds]
-    if (text.includes(id)) text = text.replaceAll(id, String(prepared[name] ?? (await make(project_id))))
-  }
-  return JSON.parse(text) as Record<string, unknown>
+  const text = JSON.stringify(example)
+  const ids: Record<string, unknown> = {}
+  for (const [name, make] of Object.entries(made))
+    if (text.includes(`"${name}":`)) ids[name] = prepared[name] ?? (await make(project_id))
+  return JSON.parse(text, (name, value) => ids[name] ?? value) as Record<string, unknown>
 }
 
 it.each(declared)('the example of $key succeeds', async ({ key, tool, action }) => {

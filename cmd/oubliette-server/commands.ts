@@ -1,17 +1,42 @@
 // Every command by name: the program's own commands, and one per tool.
-import { type Command, columns, firstSentence, helpText, nearest, Usage } from './command.ts'
+import {
+  type Command,
+  columns,
+  firstSentence,
+  helpText,
+  nearest,
+  options,
+  Usage,
+  version,
+} from './command.ts'
+
+const versionCommand: Command = {
+  about: 'Show the version',
+  usage: '',
+  examples: ['./oubliette version'],
+  async run(args) {
+    options(args, {})
+    process.stdout.write(`oubliette ${version()} (Node ${process.versions.node})\n`)
+    return 0
+  },
+}
 
 const own: Record<string, () => Promise<Command>> = {
   up: async () => (await import('./daemon/up.ts')).up,
   down: async () => (await import('./daemon/down.ts')).down,
   status: async () => (await import('./daemon/status.ts')).status,
   logs: async () => (await import('./daemon/logs.ts')).logs,
+  ps: async () => (await import('./sessions/ps.ts')).ps,
   run: async () => (await import('./run/run.ts')).runPrompt,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,
   docs: async () => (await import('./dev/docs.ts')).docs,
+  completion: async () => (await import('./completion.ts')).completion,
+  version: async () => versionCommand,
   serve: async () => (await import('./daemon/foreground.ts')).foreground,
 }
+
+export const ownCommands = (): string[] => Object.keys(own)
 
 const loadTools = async () => (await import('./tool-command/manifest.ts')).readManifest()
 

@@ -1,13 +1,11 @@
 // The program behind `./oubliette`: finds the command, runs it, and turns an error into a message and an exit code. Each
 // command is loaded only when it is used, so that small commands start fast.
-import { explain, version } from './command.ts'
-import { commandHelp, findCommand, overview } from './commands.ts'
+import { explain } from './command.ts'
+import { commandHelp, findCommand, overview, ownCommands } from './commands.ts'
 
 async function main([name, ...args]: string[]): Promise<number> {
-  if (name === '--version' || name === '-V') {
-    process.stdout.write(`oubliette ${version()} (Node ${process.versions.node})\n`)
-    return 0
-  }
+  if (name === '--version' || name === '-V') return await main(['version'])
+  if (name === '__complete') return (await import('./completion.ts')).complete(args, ownCommands())
   if (name === undefined || name === 'help' || name === '--help' || name === '-h') {
     const [about] = args
     process.stdout.write(about ? await commandHelp(about) : await overview())

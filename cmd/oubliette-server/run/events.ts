@@ -38,9 +38,15 @@ async function open(
   throw new Fault('unavailable', `cannot read the events of session ${session_id}: ${error.message}`)
 }
 
-export async function* readEvents(base: string, token: string, session_id: string): AsyncGenerator<RunEvent> {
+/** Events after `since`; without it, from the first one. */
+export async function* readEvents(
+  base: string,
+  token: string,
+  session_id: string,
+  since = -1,
+): AsyncGenerator<RunEvent> {
   const url = new URL(`/sessions/${session_id}/events`, base)
-  let last = -1
+  let last = since
   let received_ms = performance.now()
   for (;;) {
     try {

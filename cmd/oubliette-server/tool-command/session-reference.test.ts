@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { matchSession } from './session-reference.ts'
 
-const session = (session_id: string) => ({ session_id, status: 'idle', droid: 'shell' })
+const session = (session_id: string) => ({ session_id, project_id: 'p', status: 'idle', droid: 'shell' })
 const sessions = [session('gogol_aa11111111'), session('gogol_aa22222222'), session('gogol_bb')]
 
 test('a unique prefix names a session, with or without its prefix of the kind', () => {

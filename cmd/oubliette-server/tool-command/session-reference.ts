@@ -10,7 +10,7 @@ const prefix = 'gogol_'
 const full_length = prefix.length + 20
 const shown_matches = 5
 
-type Session = { session_id: string; status: string; droid: string }
+type Session = { session_id: string; project_id: string; status: string; droid: string }
 
 export async function listSessions(
   where: Endpoint,

@@ -1,6 +1,5 @@
 // The closed set of kinds of errors. Errors of libraries become a Fault where they are understood (a Docker status, an
 // SQLSTATE); an error that is not a Fault when it reaches an edge (HTTP, MCP) is a bug.
-import { randomBytes } from 'node:crypto'
 
 export const kinds = [
   'invalid',
@@ -18,11 +17,14 @@ export type Kind = (typeof kinds)[number]
 /** What a caller gets. `id` is also in the log, so that a report can be matched with its log line. */
 export type FaultShape = { kind: Kind; message: string; hint?: string; id: string }
 
+// Loaded with the first error: every command imports this file, and most commands raise none.
+const newId = (): string => `err_${process.getBuiltinModule('node:crypto').randomBytes(6).toString('hex')}`
+
 export class Fault extends Error {
   readonly kind: Kind
   readonly hint: string | undefined
   readonly retry_after_seconds: number | undefined
-  readonly id = `err_${randomBytes(6).toString('hex')}`
+  readonly id = newId()
 
   constructor(
     kind: Kind,

@@ -26,7 +26,9 @@ function fieldsIn(schema: Json): Field[] {
     required: required.has(name),
     description: [
       described.description,
-      described.default === undefined ? '' : `(default ${JSON.stringify(described.default)})`,
+      described.default === undefined || /\bdefaults?\b/i.test(String(described.description))
+        ? ''
+        : `(default ${JSON.stringify(described.default)})`,
     ]
       .filter(Boolean)
       .join(' '),

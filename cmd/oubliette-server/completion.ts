@@ -5,7 +5,7 @@ import { type Command, options, place, Usage } from './command.ts'
 import { baseUrl } from './daemon/daemon.ts'
 import { flagOf } from './tool-command/fields.ts'
 import { type ActionEntry, kebab, type Manifest, readManifest } from './tool-command/manifest.ts'
-import { formats } from './tool-command/show.ts'
+import { formats } from './tool-command/output/show.ts'
 
 const scripts: Record<string, string> = {
   bash: `_oubliette() {

@@ -5,7 +5,7 @@ import { messageOf } from '../../../internal/fault.ts'
 import { homeHolder } from '../../../internal/home-lock.ts'
 import { endpoint, listProjects } from '../client/call.ts'
 import { type Command, options, place, version } from '../command.ts'
-import { show } from '../tool-command/show.ts'
+import { show } from '../tool-command/output/show.ts'
 import { baseUrl, readiness } from './daemon.ts'
 
 async function counts(config: Place): Promise<Record<string, unknown>> {

@@ -5,10 +5,10 @@ import { type Command, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { parseArguments } from '../tool-command/arguments.ts'
 import { newest } from '../tool-command/fetch.ts'
-import { type List, lists } from '../tool-command/lists.ts'
 import { readManifest } from '../tool-command/manifest.ts'
+import { type List, lists } from '../tool-command/output/lists.ts'
+import { formats, show } from '../tool-command/output/show.ts'
 import { listSessions } from '../tool-command/session-reference.ts'
-import { formats, show } from '../tool-command/show.ts'
 
 const list: List = {
   ...lists['session list']!,

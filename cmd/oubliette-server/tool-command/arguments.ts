@@ -2,7 +2,7 @@
 // fields in their order, then the optional text fields. All words after `--` fill the next field.
 import { nearest, Usage } from '../command.ts'
 import { type Field, flagOf, parseValue } from './fields.ts'
-import { type Format, formats } from './show.ts'
+import { type Format, formats } from './output/show.ts'
 
 export type Parsed = {
   args: Record<string, unknown>

@@ -8,10 +8,10 @@ import { createProgress } from '../setup/progress.ts'
 import { type Parsed, parseArguments } from './arguments.ts'
 import { allPages, newest, shown_rows } from './fetch.ts'
 import { type Field, flagOf } from './fields.ts'
-import { type List, lists } from './lists.ts'
 import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
+import { type List, lists } from './output/lists.ts'
+import { formats, show } from './output/show.ts'
 import { resolveSessions } from './session-reference.ts'
-import { formats, show } from './show.ts'
 import { readFile, withInput } from './streams.ts'
 
 type Args = Record<string, unknown>

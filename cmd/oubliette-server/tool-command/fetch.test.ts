@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { allPages, newest } from './fetch.ts'
-import { lists } from './lists.ts'
+import { lists } from './output/lists.ts'
 
 const list = lists['project list']!
 const rows = Array.from({ length: 5 }, (_, day) => ({

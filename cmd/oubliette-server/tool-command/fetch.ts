@@ -1,6 +1,6 @@
 // Calls an action for the command line. A list is fetched completely, because the server pages from the oldest row and a
 // person looks for the newest.
-import type { List } from './lists.ts'
+import type { List } from './output/lists.ts'
 
 type Args = Record<string, unknown>
 type Result = Record<string, unknown>

@@ -3,8 +3,8 @@
 import { Fault } from '../../../internal/fault.ts'
 import { callTool, type Endpoint } from '../client/call.ts'
 import { allPages } from './fetch.ts'
-import { lists } from './lists.ts'
-import { shortId } from './text.ts'
+import { lists } from './output/lists.ts'
+import { shortId } from './output/text.ts'
 
 const prefix = 'gogol_'
 const full_length = prefix.length + 20

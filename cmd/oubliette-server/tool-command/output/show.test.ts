@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { z } from 'zod'
-import { tools } from '../../../internal/tools/declarations/index.ts'
+import { tools } from '../../../../internal/tools/declarations/index.ts'
 import { lists } from './lists.ts'
 import { type Style, show } from './show.ts'
 import { age, columnsOf, hasColours, shortId, widthOf, yaml } from './text.ts'

@@ -1,6 +1,14 @@
 // One tool call of the 2026-07-28 revision of MCP: one HTTP request, answered with JSON, or with a stream of progress and
 // then the result. Closing the response cancels the call.
-import { errorOf, notOubliette, OublietteError, shapeIn, shapeOfRpc, unreachable } from './error.ts'
+import {
+  errorOf,
+  notOubliette,
+  OublietteError,
+  shapeIn,
+  shapeOfRpc,
+  unreachable,
+  wasConnected,
+} from './error.ts'
 import { messagesOf } from './sse.ts'
 
 export type Json = Record<string, unknown>
@@ -15,7 +23,7 @@ export type Connection = {
   token: string
   name: string
   fetch: typeof fetch
-  /** Called with each response of an Oubliette server, also with errors. */
+  /** Called when a server is there: it responded, also with an error, or closed the connection. */
   onReached(): void
 }
 
@@ -103,7 +111,10 @@ export async function callTool(
     if (!message) throw new Error('the response ended without a result')
   } catch (thrown) {
     if (signal?.aborted) throw signal.reason
-    if (!(thrown instanceof OublietteError)) throw unreachable(connection.url, what, thrown)
+    if (!(thrown instanceof OublietteError)) {
+      if (wasConnected(thrown)) connection.onReached()
+      throw unreachable(connection.url, what, thrown)
+    }
     if (thrown.kind !== 'unreachable' && thrown.kind !== 'protocol') connection.onReached()
     throw thrown
   }

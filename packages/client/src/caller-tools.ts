@@ -51,9 +51,28 @@ export type AnswerOptions = {
 /** Ids of requests that are remembered as done. */
 const remembered = 100_000
 
+/** Answers on their way. During an outage, only these are repeated. */
+const at_once = 32
+
+function createSlots(free: number) {
+  const waiting: (() => void)[] = []
+  return async function inSlot<T>(work: () => Promise<T>): Promise<T> {
+    if (free > 0) free -= 1
+    else await new Promise<void>((resolve) => waiting.push(resolve))
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next) next()
+      else free += 1
+    }
+  }
+}
+
 export function createAnswering({ call, callWithRetry }: Parts) {
   const running = new Map<string, { stop: AbortController; done: Promise<boolean> }>()
   const done = new Set<string>()
+  const inSlot = createSlots(at_once)
 
   function remember(request_id: string): void {
     done.add(request_id)
@@ -87,9 +106,10 @@ export function createAnswering({ call, callWithRetry }: Parts) {
       if (!stop.signal.aborted) onError?.(error, request)
       answer = { error: { message: error instanceof Error ? error.message : String(error) } }
     }
-    if (done.has(request_id)) return true
     try {
-      await callWithRetry('caller_tool_response', { ...place, ...answer })
+      await inSlot(async () => {
+        if (!done.has(request_id)) await callWithRetry('caller_tool_response', { ...place, ...answer })
+      })
     } catch (error) {
       if (isTransient(error) && signal?.aborted) return false
       // `conflict`: answered by a request whose response was lost, or too late.

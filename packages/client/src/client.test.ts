@@ -40,6 +40,9 @@ const refusedConnection = () => {
     cause: Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }),
   })
 }
+const resetConnection = () => {
+  throw new TypeError('fetch failed', { cause: Object.assign(new Error('reset'), { code: 'ECONNRESET' }) })
+}
 const stream = (...chunks: string[]) =>
   new Response(new Blob(chunks).stream(), { headers: { 'content-type': 'text/event-stream' } })
 const eventOf = (index: number, fields: object = { type: 'delta', text: 'x' }) =>
@@ -149,6 +152,16 @@ describe('a call', () => {
     calls = 0
     await impatient.call('x')
     await expect(impatient.call('x', {}, { retry: true })).rejects.toMatchObject({ kind: 'unreachable' })
+  })
+
+  it('is repeated if a server closes the connection at the first contact', async () => {
+    let calls = 0
+    const handler: Handler = ({ body }) => {
+      calls += 1
+      if (calls === 1) return resetConnection()
+      return calls === 2 ? refusedConnection() : result(body.id, { calls })
+    }
+    expect(await clientOf(handler).call('x', {}, { retry: true })).toEqual({ calls: 3 })
   })
 
   it.each([
@@ -266,6 +279,55 @@ describe('caller tools', () => {
     ])
     expect(seen).toEqual([4, 5, 6])
     expect(errors).toEqual([new Error('no three')])
+  })
+})
+
+describe('many answers', () => {
+  it('are sent a few at a time, also through an outage, and each once', async () => {
+    const requests = Array.from({ length: 200 }, (_, n) => ({
+      type: 'caller_tool_request',
+      request_id: `r${n}`,
+      caller_id: 'app',
+      tool: 'work',
+      arguments: { n },
+      session_id: 'gogol_1',
+    }))
+    const answered = new Map<unknown, unknown>()
+    let in_flight = 0
+    let most = 0
+    let failures = 0
+    let gets = 0
+    const ended = { status: 'completed', last_index: 200 } as const
+    const client = clientOf(async (asked) => {
+      if (asked.path !== '/mcp')
+        return stream(
+          ...requests.map((one, at) => eventOf(at, one)),
+          eventOf(200, { type: 'status', ...ended }),
+        )
+      const { action, request_id, result: given } = argsOf(asked)
+      if (action === 'get') {
+        if (gets++ === 0) return result(asked.body.id, infoOf({ last_index: -1 }))
+        while (answered.size < 200) await new Promise((resolve) => setTimeout(resolve, 5))
+        return result(asked.body.id, infoOf(ended))
+      }
+      in_flight += 1
+      most = Math.max(most, in_flight)
+      // Longer than it takes to read all requests.
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      in_flight -= 1
+      if (answered.size >= 100 && failures++ < 10) return resetConnection()
+      expect(answered.has(request_id)).toBe(false)
+      answered.set(request_id, given)
+      return result(asked.body.id, {})
+    })
+    const work = tool<{ n: number }>({ run: ({ n }) => n })
+    const session = client.session({ session_id: 'gogol_1', caller_id: 'app', tools: { work } })
+    const attending = session.attend()
+    await expect.poll(() => answered.size, { timeout: 5000 }).toBe(200)
+    expect((await attending).status).toBe('completed')
+    expect([...answered.values()].sort((a, b) => Number(a) - Number(b))).toEqual(requests.map((_, n) => n))
+    expect(most).toBe(32)
+    expect(failures).toBeGreaterThanOrEqual(10)
   })
 })
 

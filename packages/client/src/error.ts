@@ -64,6 +64,10 @@ function reasonOf(thrown: unknown): { code: string | undefined; text: string } {
 }
 
 const neverSent = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'])
+const interrupted = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'])
+
+/** Whether there was a connection, which the other side closed: a server that is being restarted. */
+export const wasConnected = (thrown: unknown): boolean => interrupted.has(reasonOf(thrown).code ?? '')
 
 export function unreachable(url: string, what: string, thrown: unknown): OublietteError {
   const { code, text } = reasonOf(thrown)

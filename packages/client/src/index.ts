@@ -34,7 +34,7 @@ export type ClientOptions = {
   name?: string
   /**
    * How long calls that are safe to repeat, and event streams, are retried after the server became unreachable. Default:
-   * 600. The first contact is never retried.
+   * 600. If no server responds at the first contact, that is an error at once.
    */
   reconnect_seconds?: number
   /** Called before each retry. */

@@ -74,7 +74,7 @@ describe('a run', () => {
     await trigger(schedule_id)
     const run = await over(schedule_id)
     expect(run).toMatchObject({ status: 'failed', output: 'said\n', trigger: 'manual' })
-    expect(run.error).toContain('exited with code 3')
+    expect(run.error).toContain('exit code 3')
     const session = await booted.ok('session', { action: 'get', session_id: run.session_id })
     expect(session).toMatchObject({ created_by: schedule_id, source: 'schedule', external_id: run.run_id })
     await until(

@@ -55,7 +55,7 @@ async function startRuntime({ settings, log, stack }: Start, instance: string): 
     network_pool: config.network_pool,
     allowed_networks: config.allowed_networks,
     dns_servers: config.dns_servers,
-    images_dir: join(checkout, 'images'),
+    images_dir: config.images_dir ?? join(checkout, 'images'),
     log,
   })
   await runtime.ping()

@@ -22,6 +22,7 @@ import type { Layout } from '../workspace/layout.ts'
 import type { Containers } from './containers.ts'
 import type { ContainerEnds } from './ends.ts'
 import type { Pause } from './pause.ts'
+import { Abandoned } from './starts.ts'
 
 /** A container that keeps ending is started this often; then it stays `failed` until an operator starts it. */
 const mostFailures = 5
@@ -95,9 +96,11 @@ export function createReconcile(deps: Deps) {
       // Its supervisor reports how the sessions ended: it has their last events in its journal.
       await containers.bringUp(project.id, {}, signal)
     } catch (error) {
+      if (error instanceof Abandoned) return
       // Also after an operator stopped it: a container that cannot be started is not retried for ever.
       await saveContainer(store.db, project.id, { failures: failures + 1 })
-      await deps.onGivenUp(project.id, reason)
+      // A container that never existed did not end.
+      await deps.onGivenUp(project.id, project.container_id === null ? messageOf(error) : reason)
       throw error
     }
   }

@@ -90,6 +90,8 @@ const shown = (row: rows.SessionRow) => ({
   status: row.status,
   hibernated: row.hibernated,
   reason: row.reason,
+  step: row.step,
+  percent: row.percent,
   requires: row.requires,
   parent_session_id: row.parent_session_id,
   root_session_id: row.root_session_id,

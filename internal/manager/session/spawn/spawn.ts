@@ -228,6 +228,8 @@ export function createSpawn(deps: {
         reasoning_level: fields.reasoning_level ?? null,
         status: place.status,
         reason: place.status === 'queued' ? place.reason : null,
+        step: place.status === 'preparing' ? place.step : null,
+        percent: null,
         requires: [],
         parent_session_id: parent?.id ?? null,
         root_session_id: parent?.root_session_id ?? id,

@@ -61,8 +61,14 @@ export async function pendingTurns(db: Db, session_id: string): Promise<string[]
   })
 }
 
-export async function deleteCommand(db: Db, id: string): Promise<void> {
-  await db.deleteFrom('commands').where('id', '=', id).execute()
+/** False if it was deleted before. */
+export async function deleteCommand(db: Db, id: string): Promise<boolean> {
+  const { numDeletedRows } = await db.deleteFrom('commands').where('id', '=', id).executeTakeFirst()
+  return numDeletedRows > 0n
+}
+
+export async function isPending(db: Db, id: string): Promise<boolean> {
+  return (await db.selectFrom('commands').select('id').where('id', '=', id).executeTakeFirst()) !== undefined
 }
 
 export async function deleteSessionCommands(db: Db, session_id: string): Promise<void> {
@@ -77,6 +83,19 @@ export async function hasCommand(db: Db, session_id: string, kind: CommandRow['k
     .where('kind', '=', kind)
     .executeTakeFirst()
   return row !== undefined
+}
+
+/** Sessions of a project that are admitted and whose `start` command is pending. */
+export async function sessionsBeforeStart(db: Db, project_id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('commands')
+    .select('session_id')
+    .distinct()
+    .where('project_id', '=', project_id)
+    .where('kind', '=', 'start')
+    .where(isAdmitted)
+    .execute()
+  return rows.map((row) => row.session_id)
 }
 
 /** Those of the given sessions that have a pending `start` command. */

@@ -4,7 +4,7 @@
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import type { Store } from '../../store/open.ts'
-import { hasCommand, sessionsBeforeStart } from '../../store/rows/session/commands.ts'
+import { preparingSessions } from '../../store/rows/session/sessions.ts'
 import type { SessionSteps, Step } from '../container/starts.ts'
 import { type SessionChanging, status } from './change.ts'
 
@@ -27,11 +27,9 @@ export function createSessionSteps({ store, change, log }: Deps): SessionSteps {
 
   async function tell(session_id: string, { step, percent }: Step): Promise<void> {
     try {
-      await change(session_id, async (trx, row, write) => {
-        if (row.status !== 'preparing' && row.status !== 'starting') return
-        if (row.end_requested_at || (row.step === step && row.percent === (percent ?? null))) return
-        // A session without this command is being started already.
-        if (!(await hasCommand(trx, session_id, 'start'))) return
+      await change(session_id, async (_trx, row, write) => {
+        // The start of a session that is `starting` may be on its way to the container.
+        if (row.status !== 'preparing' || (row.step === step && row.percent === (percent ?? null))) return
         await write([status('preparing', { step, ...(percent === undefined ? {} : { percent }) })])
       })
     } catch (error) {
@@ -42,8 +40,7 @@ export function createSessionSteps({ store, change, log }: Deps): SessionSteps {
   async function write(project_id: string, start: Start): Promise<void> {
     start.is_new = false
     start.written += 1
-    for (const session_id of await sessionsBeforeStart(store.db, project_id))
-      await tell(session_id, start.step)
+    for (const session_id of await preparingSessions(store.db, project_id)) await tell(session_id, start.step)
   }
 
   function writeSoon(project_id: string, start: Start): void {
@@ -56,14 +53,19 @@ export function createSessionSteps({ store, change, log }: Deps): SessionSteps {
       )
       .finally(() => {
         start.writing = undefined
-        const rest = Math.max(intervalMs, (performance.now() - began) / share)
-        start.timer = setTimeout(() => {
-          start.timer = undefined
-          writeSoon(project_id, start)
-        }, rest)
-        start.timer.unref()
-        if (starts.get(project_id) !== start) clearTimeout(start.timer)
+        if (starts.get(project_id) !== start) return
+        const rest = isUrgent(start) ? 0 : Math.max(intervalMs, (performance.now() - began) / share)
+        start.timer = setTimeout(() => wake(project_id, start), rest).unref()
       })
+  }
+
+  /** The next step of a build waits for its turn; what follows a build is short and is written at once. */
+  const isUrgent = ({ is_new, step }: Start) => is_new && step.percent === undefined
+
+  function wake(project_id: string, start: Start): void {
+    clearTimeout(start.timer)
+    start.timer = undefined
+    writeSoon(project_id, start)
   }
 
   return {
@@ -73,7 +75,8 @@ export function createSessionSteps({ store, change, log }: Deps): SessionSteps {
       if (before && (before.step.step !== step.step || before.step.percent !== step.percent))
         Object.assign(before, { step, is_new: true })
       starts.set(project_id, start)
-      writeSoon(project_id, start)
+      if (isUrgent(start)) wake(project_id, start)
+      else writeSoon(project_id, start)
     },
     async end(project_id) {
       const start = starts.get(project_id)

@@ -3,6 +3,7 @@
 import type { Readable } from 'node:stream'
 import { stripVTControlCharacters } from 'node:util'
 import { Fault } from '../../fault.ts'
+import { stepOf } from './steps.ts'
 
 type Report = { stream?: string; status?: string; id?: string; error?: string; progress?: string }
 export type LineProgress = (line: string) => void
@@ -36,6 +37,8 @@ export async function followReports(
   function output(text: string): void {
     const line = stripVTControlCharacters(text).trimEnd()
     if (line.trim() === '') return
+    // A failure is one of the step that runs.
+    if (stepOf(line)) last.length = 0
     if (!isBuilderNote(line)) last.push(clipped(line, lineCharacters))
     if (last.length > lastLines) last.shift()
     progress(line)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createBaseSteps, percentOf, stepOf, stepsIn } from './steps.ts'
 
-test('the steps of a Dockerfile are its instructions in all stages and one for the labels', () => {
+test('the steps of a Dockerfile are its instructions in all stages and one for each label', () => {
   const dockerfile = `# a comment
 ARG BASE=oubliette/base
 FROM \${BASE} AS fetch
@@ -14,7 +14,7 @@ RUN apt-get update \\
 FROM \${BASE}
 copy --from=fetch /opt /opt
 `
-  expect(stepsIn(dockerfile)).toBe(7)
+  expect(stepsIn(dockerfile)).toBe(8)
 })
 
 test('a line of the builder names its step', () => {

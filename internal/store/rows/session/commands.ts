@@ -85,19 +85,6 @@ export async function hasCommand(db: Db, session_id: string, kind: CommandRow['k
   return row !== undefined
 }
 
-/** Sessions of a project that are admitted and whose `start` command is pending. */
-export async function sessionsBeforeStart(db: Db, project_id: string): Promise<string[]> {
-  const rows = await db
-    .selectFrom('commands')
-    .select('session_id')
-    .distinct()
-    .where('project_id', '=', project_id)
-    .where('kind', '=', 'start')
-    .where(isAdmitted)
-    .execute()
-  return rows.map((row) => row.session_id)
-}
-
 /** Those of the given sessions that have a pending `start` command. */
 export async function sessionsToStart(db: Db, session_ids: string[]): Promise<Set<string>> {
   if (session_ids.length === 0) return new Set()

@@ -22,7 +22,7 @@ const record = (value: unknown): Record<string, unknown> =>
 
 type Counted = { input_tokens: number; output_tokens: number; cost_usd: number }
 
-/** Agents use different names for the same fields. */
+/** Clients of earlier releases, which may still run in containers, pass on the names that agents use. */
 function usageOf(given: unknown): Counted {
   const usage = record(given)
   const cost = record(usage.cost)

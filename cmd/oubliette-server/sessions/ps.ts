@@ -25,6 +25,10 @@ const list: List = {
   ],
 }
 
+/** A session that is `preparing` has a step instead. */
+const reasonOf = ({ reason, step, percent }: Record<string, unknown>) =>
+  reason ?? (typeof percent === 'number' ? `${step} (${percent}%)` : (step ?? null))
+
 async function run(words: string[]): Promise<number> {
   const { format, quiet, all } = parseArguments(words, { fields: [], positional: [] })
   if (all)
@@ -40,7 +44,11 @@ async function run(words: string[]): Promise<number> {
   const names = new Map(projects.map(({ project_id, name }) => [project_id, name]))
   // A session that changes its status meanwhile can be in two of the lists.
   const sessions = [...new Map(found.flat().map((session) => [session.session_id, session])).values()]
-  const named = sessions.map((session) => ({ ...session, project: names.get(session.project_id) }))
+  const named = sessions.map((session) => ({
+    ...session,
+    project: names.get(session.project_id),
+    reason: reasonOf(session),
+  }))
   const { result } = newest({ sessions: named }, list, Number.POSITIVE_INFINITY)
   process.stdout.write(show(result, list, { format, quiet }).stdout)
   return 0

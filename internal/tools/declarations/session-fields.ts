@@ -120,7 +120,7 @@ const callerFields = {
 export const calling = {
   ...callerFields,
   context: z
-    .looseObject(callerFields)
+    .strictObject(callerFields)
     .optional()
     .describe('May contain `caller_id` and `caller_tools` instead of the top level.'),
 }

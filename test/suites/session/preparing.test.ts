@@ -14,14 +14,18 @@ import {
   untilStatus,
 } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, docker } from '../../harness/booted.ts'
+import { runCli, runOnTerminal } from '../../harness/cli.ts'
 import { until } from '../../harness/wait.ts'
 
 const minute = 60_000
 let types: ContainerTypes
 let booted: Booted
+let agent_type: string
+let long: { session_id: string; began: number }
 
 beforeAll(async () => {
   types = await createContainerTypes()
+  agent_type = await types.add([slowStep(1)])
   booted = await boot({
     config: {
       images_dir: types.directory,
@@ -29,7 +33,13 @@ beforeAll(async () => {
       reconcile_seconds: 1,
       droids: {
         keyed: { kind: 'acp', command: 'agent', providers: ['bedrock'] },
-        placed: { kind: 'acp', command: 'agent', image: 'agent-type' },
+        placed: { kind: 'acp', command: 'agent', image: agent_type },
+        modelled: { kind: 'acp', command: 'agent', agent: 'droid', providers: ['anthropic'] },
+        unset: { kind: 'acp', command: 'agent', providers: ['gemini'] },
+      },
+      credentials: {
+        work: { provider: 'anthropic', key: 'not a key' },
+        later: { provider: 'gemini', key: '${env:NOT_SET_ANYWHERE}' },
       },
     },
   })
@@ -61,6 +71,30 @@ async function buildsRunning(marker: string): Promise<number> {
 }
 
 describe('an image that is not built', { timeout: 3 * minute }, () => {
+  test('is built on after a SIGKILL of the server', async () => {
+    const type = await types.add([slowStep(4), slowStep(6)])
+    const project_id = await booted.project({ container_type: type })
+    const { session_id } = await spawnOnly(project_id)
+    await until(async () => String((await get(booted, session_id)).step).includes('step 5 of 8'), {
+      deadline_ms: 20_000,
+      what: 'the second step is built',
+    })
+    await booted.server.restart('SIGKILL')
+    await booted.reconnect()
+    expect(await get(booted, session_id)).toMatchObject({ status: 'preparing' })
+    await untilStatus(booted, session_id, 'idle', minute)
+    const events = await history(booted, session_id)
+    expectGapFree(events, session_id)
+    expect(textOf(events)).toBe('ready\n')
+    expect(events.filter(({ type: of }) => of === 'completion')).toHaveLength(1)
+  })
+
+  test('takes as long as it takes', async () => {
+    const project_id = await booted.project({ container_type: await types.add([slowStep(80)]) })
+    const { session_id } = await spawnOnly(project_id, 'echo at last')
+    long = { session_id, began: performance.now() }
+  })
+
   test('is built for all sessions that wait, with steps and percent as events', async () => {
     const lower = await types.add([slowStep(2), slowStep(2)])
     const type = await types.add([slowStep(2), slowStep(2), slowStep(1)], lower)
@@ -209,36 +243,78 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
     await until(async () => (await buildsRunning(marker)) === 0, { what: 'the build is cancelled' })
   })
 
-  test('is built on after a SIGKILL of the server', async () => {
-    const type = await types.add([slowStep(4), slowStep(6)])
-    const project_id = await booted.project({ container_type: type })
-    const { session_id } = await spawnOnly(project_id)
-    await until(async () => String((await get(booted, session_id)).step).includes('step 5 of 8'), {
-      deadline_ms: 20_000,
-      what: 'the second step is built',
-    })
-    await booted.server.restart('SIGKILL')
-    await booted.reconnect()
-    expect(await get(booted, session_id)).toMatchObject({ status: 'preparing' })
-    await untilStatus(booted, session_id, 'idle', minute)
-    const events = await history(booted, session_id)
-    expectGapFree(events, session_id)
-    expect(textOf(events)).toBe('ready\n')
-    expect(events.filter(({ type: of }) => of === 'completion')).toHaveLength(1)
-  })
-
-  test('is not built for a session whose key or container type is missing', async () => {
+  test('is not built for a session whose key, model or container type is missing', async () => {
     const type = await types.add([slowStep(1)])
     const project_id = await booted.project({ container_type: type })
-    const ask = (droid: string) =>
-      booted.fault('session', { action: 'spawn', project_id, prompt: 'hello', droid, new_session: true })
+    const ask = (droid: string, more: object = {}) =>
+      booted.fault('session', { action: 'spawn', project_id, prompt: 'hello', droid, ...more })
     expect(await ask('keyed')).toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining('needs a key for bedrock'),
     })
+    expect(await ask('unset')).toMatchObject({
+      kind: 'unavailable',
+      message: 'credential "later" is not available: the environment variable NOT_SET_ANYWHERE is not set',
+    })
+    expect(await ask('modelled')).toMatchObject({
+      kind: 'invalid',
+      message: expect.stringContaining('needs the name of a model of anthropic'),
+    })
+    expect(await ask('modelled', { model: 'm', tools_allowed: ['Read'] })).toMatchObject({
+      kind: 'invalid',
+      message: expect.stringContaining('does not support tool lists'),
+    })
     expect(await types.isBuilt(type)).toBe(false)
     const { sessions } = await booted.ok('session', { action: 'list', project_id })
     expect(sessions).toEqual([])
+
+    const basic = await booted.project({ container_type: 'base' })
+    const misplaced = { action: 'spawn', project_id: basic, prompt: 'hello', droid: 'placed' }
+    expect(await booted.fault('session', misplaced)).toMatchObject({
+      kind: 'invalid',
+      message: expect.stringMatching(
+        /^container type "base" of project ".*" does not contain droid "placed"$/,
+      ),
+      hint: expect.stringContaining(`container_type "${agent_type}"`),
+    })
+    // A type that is based on the one with the droid contains it too.
+    const derived = await booted.project({ container_type: await types.add([slowStep(1)], agent_type) })
+    const { session_id, status } = await spawnOnly(derived, 'hello', { droid: 'placed' })
+    expect(status).toBe('preparing')
+    await end(booted, session_id)
+    expect(booted.server.log()).toMatch(/credential .*later.* is not available.*NOT_SET_ANYWHERE/)
+  })
+
+  test('shows its steps on the terminal of a command, and nothing elsewhere', async () => {
+    const env = {
+      OUBLIETTE_HOME: booted.server.home,
+      OUBLIETTE_ADDRESS: new URL(booted.server.url).host,
+      OUBLIETTE_ADMIN_TOKEN: booted.server.admin_token,
+    }
+    const start = async (steps: string[]) => {
+      const type = await types.add(steps)
+      const project_id = await booted.project({ container_type: type })
+      return { type, args: ['container', 'start', project_id] }
+    }
+    const shown = await start([slowStep(3)])
+    const terminal = await runOnTerminal(shown.args, env)
+    expect(terminal.code).toBe(0)
+    expect(terminal.output).toMatch(
+      new RegExp(`building image ${shown.type}: step 4 of 7 \\(\\d+%\\) · [1-9] s`),
+    )
+    const quiet = await start([slowStep(3)])
+    const json = await runCli([...quiet.args, '-o', 'json'], env)
+    expect(json).toMatchObject({ code: 0, stderr: '' })
+    expect(JSON.parse(json.stdout)).toMatchObject({ status: 'running' })
+    const silent = await runOnTerminal([...(await start([slowStep(3)])).args, '-o', 'json'], env)
+    expect(silent.output).not.toContain('building image')
+  })
+
+  test('does not fail its session after a minute', async () => {
+    const { session_id, began } = long
+    await untilStatus(booted, session_id, 'idle', 2 * minute)
+    expect(performance.now() - began).toBeGreaterThan(75_000)
+    expect(textOf(await history(booted, session_id))).toBe('at last\n')
   })
 })
 

@@ -137,7 +137,7 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
   })
 
   test('shows its steps as progress to a call that waits', async () => {
-    const type = await types.add([slowStep(3), slowStep(1)])
+    const type = await types.add([slowStep(8), slowStep(1)])
     const project_id = await booted.project({ container_type: type })
     const told: { progress: number; message: string | undefined; at: number }[] = []
     const began = performance.now()
@@ -161,7 +161,7 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
     )
     const numbers = told.map(({ progress }) => progress)
     expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b))
-    // Never silent for long, also during a step of three seconds.
+    // Never silent for long, also during a step of eight seconds.
     const gaps = told.map(({ at }, index) => at - (told[index - 1]?.at ?? 0))
     expect(Math.max(...gaps)).toBeLessThan(5_500)
   })

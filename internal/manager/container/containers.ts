@@ -68,13 +68,16 @@ type StartOptions = {
 /** Workspaces other than the default one that are not directories do not prevent the start. */
 export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaired[] }
 
+/** `abandoned`: all its callers have left. Later ones do not share it, and it does nothing if its turn has not come yet. */
+type Start = { done: Promise<Started>; abandoned: boolean }
+
 /** Workspaces that a start checks; others are checked when they are used. */
 const mostWorkspaces = 1000
 
 export function createContainers(deps: ContainersDeps) {
   const { store, runtime, config, layout, directories } = deps
   const starts = createStarts(deps.sessionSteps)
-  const starting = new Map<string, Promise<Started>>()
+  const starting = new Map<string, Start>()
 
   async function imageOf(project: ProjectWithContainer, signal: AbortSignal): Promise<string> {
     const wanted = project.image ?? project.container_type
@@ -212,26 +215,32 @@ export function createContainers(deps: ContainersDeps) {
 
   async function start(project_id: string, options: StartOptions = {}): Promise<Started> {
     if (options.reset_failures) await saveContainer(store.db, project_id, { failures: 0 })
-    return await starts.wait(project_id, share(project_id, options), {
+    const shared = share(project_id, options)
+    return await starts.wait(project_id, shared.done, {
       signal: options.signal,
       progress: options.progress,
-      abandoned: () => starting.delete(project_id),
+      abandoned: () => {
+        shared.abandoned = true
+        if (starting.get(project_id) === shared) starting.delete(project_id)
+      },
     })
   }
 
   /** Concurrent callers share one start. A `recreate` never shares a plain start. */
-  function share(project_id: string, options: StartOptions): Promise<Started> {
+  function share(project_id: string, options: StartOptions): Start {
     const running = starting.get(project_id)
     if (running && !options.recreate) return running
-    const mine = deps.serial(project_id, async (signal) => {
+    const done = deps.serial(project_id, async (signal) => {
+      if (mine.abandoned) throw new Abandoned()
       await requireDisk(project_id)
       return await bringUp(project_id, options, signal)
     })
+    const mine: Start = { done, abandoned: false }
     starting.set(project_id, mine)
     const over = () => {
       if (starting.get(project_id) === mine) starting.delete(project_id)
     }
-    mine.then(over, over)
+    done.then(over, over)
     return mine
   }
 

@@ -82,8 +82,8 @@ export function createStarts(sessions: SessionSteps) {
       }
     },
     /**
-     * Waits for a start. A caller whose signal is aborted leaves; if it was the last one, a build is cancelled and `abandoned`
-     * is called, so that the next caller does not share that start.
+     * Waits for a start. A caller whose signal is aborted leaves; if it was the last one, `abandoned` is called and a build is
+     * cancelled.
      */
     async wait<T>(
       project_id: string,
@@ -105,10 +105,10 @@ export function createStarts(sessions: SessionSteps) {
         const others = waiting.get(project_id)! - 1
         if (others > 0) waiting.set(project_id, others)
         else waiting.delete(project_id)
-        const build = builds.get(project_id)
-        if (others === 0 && signal?.aborted && build) {
+        if (others === 0 && signal?.aborted) {
           options.abandoned()
-          build.abort(new Abandoned())
+          // Whoever runs it: the reconciler may have begun it before these callers came.
+          builds.get(project_id)?.abort(new Abandoned())
         }
       }
     },

@@ -217,12 +217,13 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
     expect(textOf(await history(booted, session_id))).toBe('still here\n')
   })
 
-  test('is built on for the other session when one is ended, and stop ends both at once', async () => {
+  test('is built on for other sessions when one is ended or its container is stopped', async () => {
     const step = slowStep(40)
     const type = await types.add([step])
     const project_id = await booted.project({ container_type: type })
     const marker = step.slice('RUN '.length, -10)
     const [one, other] = [await spawnOnly(project_id), await spawnOnly(project_id, 'echo other')]
+    const elsewhere = await spawnOnly(await booted.project({ container_type: type }))
     await until(async () => (await buildsRunning(marker)) === 1, {
       deadline_ms: 20_000,
       what: 'the engine builds',
@@ -240,6 +241,12 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
       status: 'failed',
       reason: expect.stringMatching(/container (is being|was) stopped/),
     })
+    expect(await get(booted, elsewhere.session_id)).toMatchObject({
+      status: 'preparing',
+      step: expect.stringContaining(`building image ${type}: step 4`),
+    })
+    expect(await buildsRunning(marker)).toBe(1)
+    await end(booted, elsewhere.session_id)
     await until(async () => (await buildsRunning(marker)) === 0, { what: 'the build is cancelled' })
   })
 

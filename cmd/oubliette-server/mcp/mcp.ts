@@ -1,5 +1,5 @@
-// `./oubliette mcp stdio`: an MCP server on stdin and stdout for clients that only start programs. It forwards to the running
-// server.
+// `./oubliette mcp`: connects MCP clients. `stdio` is an MCP server on stdin and stdout for clients that only start programs,
+// and forwards to the running server; `setup` writes the configuration of a client.
 import { createInterface } from 'node:readline'
 import { endpoint, tokenOf } from '../client/call.ts'
 import { type Command, options, place, Usage } from '../command.ts'
@@ -59,15 +59,32 @@ async function stdio(args: string[]): Promise<number> {
   return 0
 }
 
-const subcommands: Record<string, (args: string[]) => Promise<number>> = { stdio }
+const subcommands: Record<string, (args: string[]) => Promise<number>> = {
+  stdio,
+  setup: async (args) => (await import('./setup.ts')).setup(args),
+}
 
 export const mcp: Command = {
-  about: 'Connect MCP clients that only start programs',
-  usage: 'stdio',
-  details: `"mcp stdio" speaks MCP on stdin and stdout and forwards to the running server: that of OUBLIETTE_URL, or else of
+  about: 'Connect MCP clients',
+  usage: 'stdio | setup CLIENT [OPTIONS]',
+  details: `"mcp setup" creates a token and writes the server into the configuration of a client: claude-code, claude-desktop,
+cursor, vscode, codex, gemini or opencode. A second setup replaces the entry and revokes the previous token.
+
+"mcp stdio" speaks MCP on stdin and stdout and forwards to the running server: that of OUBLIETTE_URL, or else of
 OUBLIETTE_HOME. The token is OUBLIETTE_TOKEN, or else the admin token of the home. It reconnects after a restart of the
 server and ends when stdin closes.`,
-  examples: ['./oubliette mcp stdio', 'claude mcp add oubliette -- /path/to/oubliette mcp stdio'],
+  options: [
+    ['--project NAME|ID', 'setup: restrict the client to one project'],
+    ['--read-only', 'setup: the client can read, not change'],
+    ['--print', 'setup: print the entry, write nothing'],
+    ['--remove', 'setup: remove the entry and revoke its token'],
+  ],
+  examples: [
+    './oubliette mcp setup claude-code',
+    './oubliette mcp setup codex --project demo --read-only',
+    './oubliette mcp setup claude-code --remove',
+    './oubliette mcp stdio',
+  ],
   async run([name, ...args]) {
     const run = name === undefined ? undefined : subcommands[name]
     if (!run)

@@ -207,6 +207,7 @@ export function createManagers(deps: ManagersDeps) {
       await base.trash.close()
       await disk.close()
       await dispatch.close()
+      containers.close()
       await relay.dispose()
       await models.close()
       git.close()

@@ -189,6 +189,7 @@ export function createContainers(deps: ContainersDeps) {
       signal.throwIfAborted()
       return { ...state, tampered, repaired }
     } catch (error) {
+      if (starts.isClosed()) throw error
       if (error instanceof Abandoned) {
         await saveContainer(store.db, project_id, {
           wanted: 'stopped',
@@ -280,6 +281,17 @@ export function createContainers(deps: ContainersDeps) {
   }
 
   const inspect = (project_id: string) => runtime.inspect(project_id)
-  return { start, bringUp, isStarting: starts.isRunning, stop, specOf, logs, rebuildImage, inspect }
+  return {
+    start,
+    bringUp,
+    isStarting: starts.isRunning,
+    isBuilding: starts.isBuilding,
+    close: starts.close,
+    stop,
+    specOf,
+    logs,
+    rebuildImage,
+    inspect,
+  }
 }
 export type Containers = ReturnType<typeof createContainers>

@@ -33,6 +33,7 @@ export function createStarts(sessions: SessionSteps) {
   const followers = new Map<string, Set<Progress>>()
   const waiting = new Map<string, number>()
   const builds = new Map<string, AbortController>()
+  let closed = false
 
   function follow(project_id: string, progress: Progress | undefined): () => void {
     if (!progress) return () => undefined
@@ -49,6 +50,13 @@ export function createStarts(sessions: SessionSteps) {
   }
 
   return {
+    /** Cancels all builds. Rows say what is wanted, so the next server builds on. */
+    close(): void {
+      closed = true
+      for (const build of builds.values())
+        build.abort(new Fault('unavailable', 'the server is stopping', { hint: 'try again' }))
+    },
+    isClosed: (): boolean => closed,
     isRunning: (project_id: string): boolean => running.has(project_id),
     isBuilding: (project_id: string): boolean => builds.has(project_id),
     begin: (project_id: string): void => void running.add(project_id),

@@ -89,6 +89,29 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
     expect(events.filter(({ type: of }) => of === 'completion')).toHaveLength(1)
   })
 
+  test('does not delay a stop of the server, and is cancelled with its session afterwards', async () => {
+    const step = slowStep(60)
+    const marker = step.slice('RUN '.length, -10)
+    const project_id = await booted.project({ container_type: await types.add([step]) })
+    const { session_id } = await spawnOnly(project_id)
+    const building = (count: number) =>
+      until(async () => (await buildsRunning(marker)) === count, {
+        deadline_ms: 20_000,
+        what: `${count} builds are running`,
+      })
+    await building(1)
+    const began = performance.now()
+    await booted.server.restart('SIGTERM')
+    expect(performance.now() - began).toBeLessThan(20_000)
+    await booted.reconnect()
+    await building(1)
+    expect(await get(booted, session_id)).toMatchObject({ status: 'preparing' })
+    await booted.ok('session', { action: 'cancel', session_id })
+    await building(0)
+    const { container } = await booted.ok('project', { action: 'get', project_id })
+    expect(container).toMatchObject({ wanted: 'stopped', status: 'absent' })
+  })
+
   test('takes as long as it takes', async () => {
     const project_id = await booted.project({ container_type: await types.add([slowStep(80)]) })
     const { session_id } = await spawnOnly(project_id, 'echo at last')
@@ -100,7 +123,7 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
     const type = await types.add([slowStep(2), slowStep(2), slowStep(1)], lower)
     const project_id = await booted.project({ container_type: type })
     const first = await spawnOnly(project_id)
-    expect(first).toMatchObject({ status: 'preparing', step: 'starting container', percent: null })
+    expect(first).toMatchObject({ status: 'preparing', step: expect.any(String) })
     await untilBuilding(first.session_id, lower)
     const second = await spawnOnly(project_id, 'echo second')
     await untilBuilding(first.session_id, type)
@@ -113,12 +136,15 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
     expectGapFree(events, first.session_id)
     const preparing = preparingOf(events)
     const steps = preparing.map(({ step }) => String(step))
+    expect(steps[0]).toBe('starting container')
     expect(steps).toContain(`building image ${lower}: step 4 of 8`)
     expect(steps).toContain(`building image ${type}: step 5 of 9`)
     expect(steps.at(-1)).toBe('starting container')
     const percents = preparing.flatMap(({ percent }) => (percent === undefined ? [] : [Number(percent)]))
     expect(percents).toEqual([...percents].sort((a, b) => a - b))
     expect(percents[0]).toBeLessThan(30)
+    // The steps of both images count: 12 of 17 have ended.
+    expect(preparing.find(({ step }) => step === `building image ${type}: step 5 of 9`)?.percent).toBe(70)
     expect(percents.at(-1)).toBeGreaterThan(60)
     expect(percents.at(-1)).toBeLessThan(100)
     expect(preparing.length).toBeLessThan(20)

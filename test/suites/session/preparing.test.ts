@@ -267,10 +267,7 @@ describe('an image that is not built', { timeout: 3 * minute }, () => {
       status: 'failed',
       reason: expect.stringMatching(/container (is being|was) stopped/),
     })
-    expect(await get(booted, elsewhere.session_id)).toMatchObject({
-      status: 'preparing',
-      step: expect.stringContaining(`building image ${type}: step 4`),
-    })
+    expect(await untilBuilding(elsewhere.session_id, type)).toMatchObject({ status: 'preparing' })
     expect(await buildsRunning(marker)).toBe(1)
     await end(booted, elsewhere.session_id)
     await until(async () => (await buildsRunning(marker)) === 0, { what: 'the build is cancelled' })

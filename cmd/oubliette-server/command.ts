@@ -112,25 +112,3 @@ export function helpText(
   ]
   return `${paragraphs.filter(Boolean).join('\n\n')}\n`
 }
-
-/** The known word nearest to a misspelt one, if any is close enough. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
-  const distance = (a: string, b: string): number => {
-    let row = Array.from({ length: b.length + 1 }, (_, index) => index)
-    for (let i = 1; i <= a.length; i++) {
-      const next = [i]
-      for (let j = 1; j <= b.length; j++)
-        next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)))
-      row = next
-    }
-    return row[b.length]!
-  }
-  const ranked = known
-    .map((candidate) => ({
-      candidate,
-      far: candidate.startsWith(word) ? 1 : distance(word.slice(0, 40), candidate),
-    }))
-    .sort((a, b) => a.far - b.far)
-  const best = ranked[0]
-  return best && best.far <= Math.max(1, Math.floor(word.length / 3) + 1) ? best.candidate : undefined
-}

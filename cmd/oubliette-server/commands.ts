@@ -1,14 +1,6 @@
 // Every command by name: the program's own commands, and one per tool.
-import {
-  type Command,
-  columns,
-  firstSentence,
-  helpText,
-  nearest,
-  options,
-  Usage,
-  version,
-} from './command.ts'
+import { nearest } from '../../internal/lib/nearest.ts'
+import { type Command, columns, firstSentence, helpText, options, Usage, version } from './command.ts'
 
 const versionCommand: Command = {
   about: 'Show the version',
@@ -45,7 +37,7 @@ export async function findCommand(name: string): Promise<Command> {
   const tools = await loadTools()
   const tool = name.replaceAll('-', '_')
   if (Object.hasOwn(tools, tool)) return (await import('./tool-command/command.ts')).toolCommand(tools[tool]!)
-  const near = nearest(name, [...Object.keys(own), ...Object.keys(tools)])
+  const [near] = nearest(name, [...Object.keys(own), ...Object.keys(tools)])
   throw new Usage(
     `unknown command "${name}"`,
     near ? `did you mean "${near}"?` : 'run "./oubliette --help" for a list of commands',

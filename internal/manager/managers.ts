@@ -120,6 +120,7 @@ export function createManagers(deps: ManagersDeps) {
     store,
     times,
     projects,
+    projectNames: base.projectNames,
     workspaces,
     sessions,
     scheduler,
@@ -170,6 +171,7 @@ export function createManagers(deps: ManagersDeps) {
   return {
     owners,
     projects,
+    projectNames: base.projectNames,
     projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
     exec: attached.run,

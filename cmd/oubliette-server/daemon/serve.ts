@@ -28,7 +28,7 @@ import { installClient, removeOldClients } from './client.ts'
 import { openDatabase } from './database.ts'
 
 const instructions =
-  'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the IDs that earlier calls returned.'
+  'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the ids that earlier calls returned, and to projects also by name.'
 
 /** Directories of the home of which containers mount parts. Containers write to `projects` only. */
 const mountedDirectories = [

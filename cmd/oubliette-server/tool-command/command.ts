@@ -1,8 +1,9 @@
 // Every tool as a command, built from the manifest: `./oubliette project list --json`. The first word after a tool
 // with several actions is the action.
 
+import { nearest } from '../../../internal/lib/nearest.ts'
 import { callTool, endpoint } from '../client/call.ts'
-import { type Command, columns, firstSentence, helpText, nearest, place, Usage } from '../command.ts'
+import { type Command, columns, firstSentence, helpText, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { createProgress } from '../setup/progress.ts'
 import { type Parsed, parseArguments } from './arguments.ts'
@@ -125,7 +126,7 @@ export function toolCommand(tool: ToolEntry): Command {
       if (word === undefined) throw new Usage(`missing ACTION of ${called}`, hint)
       const name = word.replaceAll('-', '_')
       if (Object.hasOwn(tool.actions, name)) return runAction(tool, name, tool.actions[name]!, rest)
-      const near = nearest(name, Object.keys(tool.actions))
+      const [near] = nearest(name, Object.keys(tool.actions))
       throw new Usage(`unknown action "${word}" of ${called}`, near ? `did you mean "${kebab(near)}"?` : hint)
     },
   }

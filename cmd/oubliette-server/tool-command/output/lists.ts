@@ -43,7 +43,7 @@ const runs: List = {
     id('SESSION', 'session_id'),
     column('ERROR', 'error', flexible),
     column('TRIGGER', 'trigger', wide),
-    id('PROJECT', 'project_id', wide),
+    column('PROJECT', 'project_name', wide),
     id('WORKSPACE', 'workspace_id', wide),
   ],
 }
@@ -72,7 +72,7 @@ export const lists: Record<string, List> = {
     newest: 'created_at',
     columns: [
       id('SESSION', 'session_id'),
-      id('PROJECT', 'project_id'),
+      column('PROJECT', 'project_name', flexible),
       column('DROID', 'droid'),
       status(),
       column('TURNS', 'turns'),

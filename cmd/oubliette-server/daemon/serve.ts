@@ -121,7 +121,7 @@ async function startRooms({ settings, log, stack }: Start, { store, runtime, aut
 function createHttpServer(
   { settings, log }: Start,
   { store, runtime, auth }: Below,
-  { managers, door, mcp }: { managers: Managers; door: Door; mcp: Mcp },
+  { managers, door, mcp, server_id }: { managers: Managers; door: Door; mcp: Mcp; server_id: string },
 ): Http {
   const { config } = settings
   const { rate } = config
@@ -155,6 +155,7 @@ function createHttpServer(
       disk: { check: async () => managers.disk.requireFree(), refuses: managers.disk.refused },
     },
     degraded: managers.degraded,
+    server_id,
     log,
   })
 }
@@ -175,7 +176,7 @@ export async function serve(settings: Settings): Promise<void> {
   const stopped = Promise.race(['SIGTERM', 'SIGINT'].map((name) => once(process, name).then(() => name)))
   await using stack = new AsyncDisposableStack()
   const start: Start = { settings, log, stack }
-  const lock = lockHome(home)
+  const lock = lockHome(home, config.address)
   stack.defer(() => lock.release())
 
   const { store, instance, lost } = await openDatabase(settings, log, stack)
@@ -184,7 +185,7 @@ export async function serve(settings: Settings): Promise<void> {
   const below: Below = { store, runtime, auth }
   const rooms = await startRooms(start, below)
   const { managers, client } = rooms
-  const http = createHttpServer(start, below, rooms)
+  const http = createHttpServer(start, below, { ...rooms, server_id: lock.server_id })
   stack.defer(await followRevocations(store, auth, managers))
 
   await managers.audit.settleAbandoned()

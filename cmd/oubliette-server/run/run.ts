@@ -5,10 +5,11 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Place } from '../../../internal/config/place.ts'
 import { Fault, type Kind } from '../../../internal/fault.ts'
+import { ensureHome } from '../../../internal/home-lock.ts'
 import { looksLikeId } from '../../../internal/ids.ts'
 import { callTool, type Endpoint, endpoint } from '../client/call.ts'
 import { type Command, options, place, Usage } from '../command.ts'
-import { baseUrl, readiness } from '../daemon/daemon.ts'
+import { baseUrl, findServer, isRemote, misdirected } from '../daemon/daemon.ts'
 import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from './events.ts'
 import { createPrinter } from './print.ts'
 
@@ -16,7 +17,11 @@ const interrupted_code = 130
 
 /** The banner of `up` is discarded: stdout carries only the output of the droid. */
 async function ensureServer(config: Place): Promise<void> {
-  if ((await readiness(baseUrl(config)))?.up) return
+  const found = await findServer(config)
+  if (found.state?.up && (found.is_ours || isRemote(found))) return
+  const other = misdirected(config, found)
+  if (other) throw other
+  ensureHome(config.home)
   const main = join(import.meta.dirname, '../main.ts')
   const child = spawn(process.execPath, [...process.execArgv, main, 'up', '--detach'], {
     stdio: ['ignore', 'ignore', 'inherit'],

@@ -18,10 +18,16 @@ import { readFile, withInput } from './streams.ts'
 type Args = Record<string, unknown>
 type Row = Record<string, unknown>
 
+/** Choices that fit beside their flag; longer lists are part of the description. */
+const short_choices = 30
+
 function optionOf(field: Field): [string, string] {
-  const takes = field.choices.length > 0 ? field.choices.join('|') : field.kinds.join('|')
+  const choices = field.choices.join('|')
+  const isLong = choices.length > short_choices
+  const takes = isLong ? 'VALUE' : choices || field.kinds.join('|')
   const flag = takes === 'boolean' ? flagOf(field) : `${flagOf(field)} ${takes}`
-  return [flag, `${field.required ? '(required) ' : ''}${field.description}`]
+  const values = isLong ? ` Values: ${field.choices.join(', ')}.` : ''
+  return [flag, `${field.required ? '(required) ' : ''}${field.description}${values}`]
 }
 
 const listOf = (tool: ToolEntry, name: string): List | undefined => lists[`${tool.name} ${name}`]

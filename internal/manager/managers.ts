@@ -193,7 +193,7 @@ export function createManagers(deps: ManagersDeps) {
     audit,
     reconcile,
     disk,
-    tokens: createTokens({ store, requireProject: projects.require, forget: base.forget }),
+    tokens: createTokens({ ...base, requireProject: projects.require }),
     changes: createChanges(workspaces),
     options: createOptions(base),
     limits: projects.limits,

@@ -16,6 +16,10 @@ const shown = {
   token_id: z.string(),
   name: z.string(),
   scope: z.string(),
+  project_name: z
+    .string()
+    .nullable()
+    .describe('Of the project of the scope; null for a scope of all projects.'),
   created_at: time,
   created_by: z.string(),
   expires_at: maybeTime,

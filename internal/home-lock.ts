@@ -1,6 +1,6 @@
-// One daemon per home. The lock is one of the kernel's file locks, taken through SQLite (the only door to them that Node
-// has): it is gone the moment its process is, whatever ended it, so there is no stale lock to judge and no race in taking
-// one over. It also holds between containers that share the directory, where pids mean nothing.
+// One server per home. The lock is a file lock of the kernel, taken through SQLite, the only access to such locks in Node. It
+// ends with its process, so it never becomes stale and taking it over has no race. It also works between containers that
+// share the directory, where pids cannot be compared.
 import { randomBytes } from 'node:crypto'
 import { accessSync, chmodSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ export type HomeLock = { server_id: string; release(): void }
 
 const busy = 5
 const private_mode = 0o700
-/** Somebody who only asks holds it for an instant; that must not turn a daemon away. */
+/** `homeHolder` takes the lock for an instant; a starting server waits for that. */
 const patience_ms = 500
 
 const lockFile = (home: string) => join(home, 'lock')
@@ -26,7 +26,7 @@ function readHolder(home: string): Holder | undefined {
   try {
     return JSON.parse(readFileSync(holderFile(home), 'utf8')) as Holder
   } catch (error) {
-    // Between taking the lock and signing it there is no file; nobody signs twice.
+    // The file is written after the lock is taken.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw cannotUse(home, error)
   }
@@ -60,7 +60,7 @@ export function ensureHome(home: string): void {
   }
 }
 
-/** Held until `release` or the end of the process. Throws `conflict` when another daemon has this home. */
+/** Held until `release` or the end of the process. Throws `conflict` if another server uses this home. */
 export function lockHome(home: string, address = ''): HomeLock {
   let server_id: string
   let file: DatabaseSync | undefined
@@ -75,7 +75,7 @@ export function lockHome(home: string, address = ''): HomeLock {
     file?.close()
     if (!isBusy(error)) throw cannotUse(home, error)
     const pid = readHolder(home)?.pid
-    throw new Fault('conflict', `another daemon${pid ? ` (pid ${pid})` : ''} is running on ${home}`, {
+    throw new Fault('conflict', `another server${pid ? ` (pid ${pid})` : ''} is running on ${home}`, {
       hint: 'stop it with "oubliette down", or set OUBLIETTE_HOME to another directory',
     })
   }
@@ -90,18 +90,19 @@ export function lockHome(home: string, address = ''): HomeLock {
   }
 }
 
-/** Who has this home now, asked from outside; undefined when nobody does. */
+/** The process that uses this home, without taking the lock; undefined if there is none. */
 export function homeHolder(home: string): Holder | undefined {
   const holder = readHolder(home)
   if (!holder) return undefined
-  const file = new DatabaseSync(lockFile(home), { timeout: 0 })
+  let file: DatabaseSync | undefined
   try {
+    file = new DatabaseSync(lockFile(home), { timeout: 0 })
     file.exec('SELECT 1 FROM sqlite_schema')
     return undefined
   } catch (error) {
     if (!isBusy(error)) throw cannotUse(home, error)
     return holder
   } finally {
-    file.close()
+    file?.close()
   }
 }

@@ -38,10 +38,16 @@ function actionCommand(tool: ToolEntry, name: string): Omit<Command, 'run'> {
   const paged: [string, string][] = isPaged(action)
     ? [['--all', `Show all rows (default: the newest ${shown_rows}, or --limit)`]]
     : []
+  const details = [
+    listOf(tool, name)?.newest && isPaged(action)
+      ? 'A table shows the newest row first; JSON and YAML keep the order of the server.'
+      : '',
+    action.positional.length > 0 ? 'Arguments can also be given as options.' : '',
+  ].filter(Boolean)
   return {
-    about: action.about,
+    about: action.about.replace(/, (?:oldest|newest) first\b/, ''),
     usage: ['[OPTIONS]', ...action.positional.map((name) => name.toUpperCase())].join(' '),
-    ...(action.positional.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
+    ...(details.length > 0 ? { details: details.join(' ') } : {}),
     options: [
       ...action.fields.map(optionOf),
       ...paged,

@@ -4,11 +4,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Place } from '../../../internal/config/place.ts'
-import { Fault } from '../../../internal/fault.ts'
-import { patterns } from '../../../internal/ids.ts'
-import { callTool, type Endpoint, endpoint, listProjects } from '../client/call.ts'
+import { Fault, type Kind } from '../../../internal/fault.ts'
+import { ensureHome } from '../../../internal/home-lock.ts'
+import { looksLikeId } from '../../../internal/ids.ts'
+import { callTool, type Endpoint, endpoint } from '../client/call.ts'
 import { type Command, options, place, Usage } from '../command.ts'
-import { baseUrl, readiness } from '../daemon/daemon.ts'
+import { baseUrl, findServer, isRemote, misdirected } from '../daemon/daemon.ts'
 import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from './events.ts'
 import { createPrinter } from './print.ts'
 
@@ -16,7 +17,11 @@ const interrupted_code = 130
 
 /** The banner of `up` is discarded: stdout carries only the output of the droid. */
 async function ensureServer(config: Place): Promise<void> {
-  if ((await readiness(baseUrl(config)))?.up) return
+  const found = await findServer(config)
+  if (found.state?.up && (found.is_ours || isRemote(found))) return
+  const other = misdirected(config, found)
+  if (other) throw other
+  ensureHome(config.home)
   const main = join(import.meta.dirname, '../main.ts')
   const child = spawn(process.execPath, [...process.execArgv, main, 'up', '--detach'], {
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -26,25 +31,26 @@ async function ensureServer(config: Place): Promise<void> {
     throw new Fault('unavailable', 'failed to start the server', { hint: 'run "./oubliette up" for details' })
 }
 
-/** Finds a project by ID or name. A project with that name is created if none exists; an ID is never used as a name. */
+/** The id of a project by id or name. A project with that name is created if none exists; an id is never used as a name. */
 async function projectNamed(where: Endpoint, name: string, droid: string | undefined): Promise<string> {
-  if (patterns.project.test(name))
-    return String((await callTool(where, 'project', { action: 'get', project_id: name })).project_id)
-  const find = async () =>
-    (await listProjects(where)).find((project) => project.name.toLowerCase() === name.toLowerCase())
-  const there = await find()
-  if (there) return there.project_id
+  const project = async (action: object) =>
+    String((await callTool(where, 'project', { ...action })).project_id)
+  const find = () => project({ action: 'get', project_id: name })
   try {
-    return String(
-      (await callTool(where, 'project', { action: 'create', name, ...(droid ? { droid } : {}) })).project_id,
-    )
+    return await find()
+  } catch (error) {
+    if (!isFault(error, 'not_found') || looksLikeId(name)) throw error
+  }
+  try {
+    return await project({ action: 'create', name, ...(droid ? { droid } : {}) })
   } catch (error) {
     // A concurrent `run` created it.
-    const made = error instanceof Fault && error.kind === 'conflict' ? await find() : undefined
-    if (made) return made.project_id
+    if (isFault(error, 'conflict')) return await find()
     throw error
   }
 }
+
+const isFault = (error: unknown, kind: Kind): boolean => error instanceof Fault && error.kind === kind
 
 /** The first Ctrl-C cancels the turn and waits for its end; the second ends the session. */
 function onInterrupt(

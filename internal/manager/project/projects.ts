@@ -29,6 +29,7 @@ import {
   requireMayGrant,
 } from './boundaries.ts'
 import { checkRemote } from './git-use.ts'
+import type { ProjectNames } from './names.ts'
 import { requireProject } from './require.ts'
 
 export type ProjectFields = Partial<ProjectChange> & {
@@ -46,6 +47,7 @@ export type ProjectsDeps = {
   directories: Directories
   serial: KeyedQueue
   log: Log
+  projectNames: Pick<ProjectNames, 'forget'>
   /** Writes a change of the grant if sessions and schedules allow it. */
   regrant: (project_id: string, grant: string | null, write: (trx: Db) => Promise<void>) => Promise<void>
   /** Projects whose remote is not cloned yet. */
@@ -59,6 +61,9 @@ export const effectiveLimits = (config: Config, project: { limits: Partial<Limit
   ...config.limits,
   ...project.limits,
 })
+
+const nameTaken = (name: string, hint: string, cause: unknown) =>
+  new Fault('conflict', `a project named "${name}" already exists`, { hint, cause })
 
 export function createProjects(deps: ProjectsDeps) {
   const { store, config, layout, runtime } = deps
@@ -215,7 +220,7 @@ export function createProjects(deps: ProjectsDeps) {
           : await rows.projectByIdempotencyKey(db, caller.id, idempotency_key)
       if (before && !before.deleting_at) return repeat(before, hash)
       if (error instanceof Fault && error.kind === 'conflict')
-        throw new Fault('conflict', `a project named "${fields.name}" already exists`, { cause: error })
+        throw nameTaken(fields.name, 'use it by its name, or choose another name', error)
       throw error
     }
     // After the row: a directory without a row would be moved aside as an orphan.
@@ -270,8 +275,10 @@ export function createProjects(deps: ProjectsDeps) {
       else await store.transact(write)
     } catch (error) {
       if (error instanceof Fault && error.kind === 'conflict' && brokenRule(error) === 'projects_name')
-        throw new Fault('conflict', `a project named "${change.name}" already exists`, { cause: error })
+        throw nameTaken(change.name!, 'choose another name', error)
       throw error
+    } finally {
+      if (change.name !== undefined) deps.projectNames.forget(project_id)
     }
     return shown(await require(project_id))
   }
@@ -292,6 +299,7 @@ export function createProjects(deps: ProjectsDeps) {
       // With all events of its sessions.
       await store.transact(async (trx) => await rows.deleteProjectRows(trx, project_id), { long: true })
       deps.preparing.delete(project_id)
+      deps.projectNames.forget(project_id)
       for (const hook of deps.afterDelete) hook()
       return { project_id, deleted: true, existed: row !== undefined }
     })

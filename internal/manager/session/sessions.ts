@@ -23,6 +23,7 @@ import { full, hasRoom, limitBytes } from '../events/session-storage.ts'
 import type { Admission } from '../memory/admission.ts'
 import { expectedMb } from '../memory/expected.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
+import type { ProjectNames } from '../project/names.ts'
 import { requireProject } from '../project/require.ts'
 import type { Workspaces } from '../workspace/workspaces.ts'
 import type { SessionChanging } from './change.ts'
@@ -41,6 +42,7 @@ export type SessionsDeps = {
   keys: SessionKeys
   workspaces: Workspaces
   events: EventLog
+  projectNames: Pick<ProjectNames, 'of'>
   callerTools: CallerTools
   admission: Pick<Admission, 'place'>
   measured: MeasuredMemory
@@ -130,6 +132,7 @@ export function createSessions(deps: SessionsDeps) {
     const open = await deps.openRequests(
       found.filter(({ status }) => status === 'waiting').map(({ id }) => id),
     )
+    const nameOf = await deps.projectNames.of(found.map(({ project_id }) => project_id))
     const bySession = Map.groupBy(open, (request) => request.session_id)
     const positions = await queuePositions(
       db,
@@ -146,7 +149,8 @@ export function createSessions(deps: SessionsDeps) {
       const memory_mb = { expected: expectedMb(config, row.droid), measured }
       const is_paused = row.reason === null && !isFinal(row.status) && deps.paused(row.project_id)
       const reason = is_paused ? pausedReason : row.reason
-      return { ...shown(row), reason, queue_position, memory_mb, requires, open_requests }
+      const project_name = nameOf(row.project_id)
+      return { ...shown(row), project_name, reason, queue_position, memory_mb, requires, open_requests }
     })
   }
 

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isOneLine, longestProjectName, looksLikeId } from '../../ids.ts'
 import { stepText } from '../../manager/container/starts.ts'
 import { boundaries } from '../../manager/project/boundaries.ts'
 import { containerStatuses } from '../../store/schema.ts'
@@ -14,6 +15,7 @@ import {
   next_cursor,
   pagingBriefs,
   project_id,
+  scope,
   time,
   workspaceState,
 } from './fields.ts'
@@ -21,12 +23,12 @@ import {
 const name = z
   .string()
   .min(1)
-  .max(100)
-  .regex(
-    /^[^\p{Cc}\p{Z}](?:[^\p{Cc}]*[^\p{Cc}\p{Z}])?$/u,
-    'must be one line without leading or trailing spaces',
+  .max(longestProjectName)
+  .refine(isOneLine, 'must be one line without leading or trailing spaces')
+  .refine((text) => !looksLikeId(text), 'looks like an id; choose another name')
+  .describe(
+    'Name of the project, at most 100 characters, unique regardless of case; not in the form of an id.',
   )
-  .describe('Name of the project, at most 100 characters, unique regardless of case.')
 const relative = z
   .string()
   .min(1)
@@ -112,13 +114,11 @@ const changeable = {
     .describe(
       'Container type, as `project options` lists them. Default: `default_container_type` of the config.',
     ),
-  api_scope_grant: z
-    .string()
-    .max(100)
+  api_scope_grant: scope
     .nullable()
     .optional()
     .describe(
-      'The widest `api_scope` that sessions of this project may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. Widening the grant removes the container, and fails while the project has live sessions or enabled schedules.',
+      'The widest `api_scope` that sessions of this project may have beyond the project itself: admin, admin:ro, project:<id or name> or project:<id or name>:ro, stored with the id; null for none. Only callers that hold this scope can then write to the project. Widening the grant removes the container, and fails while the project has live sessions or enabled schedules.',
     ),
 }
 

@@ -76,7 +76,10 @@ export async function candidates(
   if (name === 'completion') return Object.keys(scripts)
   if (name === 'help') return rest.length > 0 ? [] : [...commands, ...Object.keys(manifest).map(kebab)]
   if (name === 'logs') return last.startsWith('-') ? ['--follow', '--lines'] : await names().sessions()
-  if (name === 'run' && rest.at(-1) === '--project') return await names().projects()
+  if (rest.at(-1) === '--project' && ['run', 'chat', 'attach'].includes(name)) return await names().projects()
+  if (name === 'run' && rest.at(-1) === '--session') return await names().sessions()
+  if (name === 'chat' || name === 'attach')
+    return last.startsWith('-') ? ['--project', '--lines'] : await names().sessions()
   const tool = manifest[name.replaceAll('-', '_')]
   if (!tool) return []
   if (!tool.unified) return await ofAction(Object.values(tool.actions)[0]!, rest, last, names())

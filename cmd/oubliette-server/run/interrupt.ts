@@ -27,6 +27,8 @@ export function onInterrupt(kept: boolean) {
       if (state.count > 0) act()
     },
     press,
+    /** Tells what the first Ctrl-C does. */
+    say: (_text: string): void => undefined,
     [Symbol.dispose]() {
       process.off('SIGINT', press)
       for (const [name, handle] of signals) process.off(name, handle)
@@ -58,9 +60,7 @@ export function onInterrupt(kept: boolean) {
     // The session may exist already: its id is in the answer that is awaited.
     if (!acts && state.count > 1) process.exit(state.code)
     if (state.count === 1 && acts && (kept || !before_turn.includes(status)))
-      process.stderr.write(
-        `\noubliette: cancelling the turn; press Ctrl-C again to ${kept ? 'leave' : 'end the session'}\n`,
-      )
+      state.say(`cancelling the turn; press Ctrl-C again to ${kept ? 'leave' : 'end the session'}`)
     if (state.count > 2) process.exit(state.code)
     act()
   }

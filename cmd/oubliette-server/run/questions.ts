@@ -3,15 +3,16 @@
 import { createInterface, type Interface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Fault } from '../../../internal/fault.ts'
+import { isFinal } from '../../../internal/protocol/session-status.ts'
 import { callTool, type Endpoint } from '../client/call.ts'
 import { readManifest } from '../tool-command/manifest.ts'
 import type { RunEvent } from './events.ts'
 import type { Screen } from './screen.ts'
 import type { Renderer } from './transcript/renderer.ts'
-import { createPaint } from './transcript/style.ts'
+import { createPaint, type Paint } from './transcript/style.ts'
 
 type Option = { kind?: unknown }
-export type Question = { request_id: string; always: boolean }
+export type Question = { request_id: string; always: boolean; event: RunEvent }
 export type Answer = 'allow' | 'deny' | 'always'
 
 const answers: Record<string, Answer> = {
@@ -35,16 +36,20 @@ const knowsScope = (): boolean =>
 export function questionOf(event: RunEvent, scoped = knowsScope()): Question {
   const options = Array.isArray(event.options) ? (event.options as Option[]) : []
   const offered = options.some((option) => option?.kind === 'allow_always')
-  return { request_id: String(event.request_id), always: offered && scoped }
+  return { request_id: String(event.request_id), always: offered && scoped, event }
 }
 
-export const parseAnswer = (line: string, { always }: Question): Answer | undefined => {
+export const parseAnswer = (line: string, { always }: Pick<Question, 'always'>): Answer | undefined => {
   const word = line.trim().toLowerCase()
   const answer = Object.hasOwn(answers, word) ? answers[word] : undefined
   return answer === 'always' && !always ? undefined : answer
 }
 
-export const choices = ({ always }: Question): string => (always ? '[y]es, [n]o, [a]lways' : '[y]es, [n]o')
+export const choices = ({ always }: Pick<Question, 'always'>): string =>
+  always ? '[y]es, [n]o, [a]lways' : '[y]es, [n]o'
+
+export const questionPrompt = (question: Question, paint: Paint): string =>
+  `${paint.yellow('?')} Allow? ${choices(question)}: `
 
 /** The id of the approval of a request; undefined if it is not open. */
 export async function approvalOf(
@@ -103,18 +108,15 @@ export function createOpenQuestions() {
     get first(): Question | undefined {
       return open.values().next().value
     },
-    /** Returns whether the event asks a new one. */
-    take(event: RunEvent): boolean {
+    take(event: RunEvent): void {
       if (event.type === 'permission_request') {
         const question = questionOf(event)
         open.set(question.request_id, question)
-        return true
       }
       if (event.type === 'tool_approval_decision') open.delete(String(event.request_id))
       // With their turn, requests are withdrawn.
-      if (event.type === 'completion') open.clear()
-      if (event.type === 'status' && event.status !== 'waiting') open.clear()
-      return false
+      const is_over = event.type === 'status' && (event.status === 'idle' || isFinal(String(event.status)))
+      if (is_over || event.type === 'completion') open.clear()
     },
     answered: (request_id: string) => void open.delete(request_id),
   }
@@ -158,9 +160,8 @@ export function createAsker(deps: {
 
   function onLine(line: string): void {
     const question = open.first
-    // The terminal has moved to the next row.
-    screen.leave(1)
-    if (!question) return
+    if (!editor || !question) return
+    screen.submitted(editor.getPrompt(), line)
     const answer = parseAnswer(line, question)
     if (!answer) return void screen.lines([paint.dim(`  answer ${choices(question)}`)])
     open.answered(question.request_id)
@@ -192,13 +193,14 @@ export function createAsker(deps: {
 
   function prompt(on: Interface, question: Question): void {
     asked = question.request_id
-    on.setPrompt(`${paint.yellow('?')} Allow? ${choices(question)}: `)
+    screen.lines(deps.renderer.question(question.event))
+    on.setPrompt(questionPrompt(question, paint))
     screen.edit(on)
   }
 
   return {
     take(event: RunEvent): void {
-      if (open.take(event)) screen.lines(deps.renderer.question(event))
+      open.take(event)
       refresh()
     },
     close,

@@ -73,7 +73,7 @@ type Follow = { where: Endpoint; base: string; sent: Sent; project: string; flag
 /** Shows the events of a turn until it is over; returns the event that ended it. */
 async function follow(
   { where, base, sent, project, flags }: Follow,
-  interrupt: { press(): void; signal: AbortSignal; status(status: string): void },
+  interrupt: ReturnType<typeof onInterrupt>,
 ): Promise<RunEvent | undefined> {
   const { stdin, stdout, stderr } = process
   const colours = hasColours(stderr)
@@ -105,6 +105,7 @@ async function follow(
         },
       })
     : undefined
+  interrupt.say = (text) => screen.lines([`oubliette: ${text}`])
   screen.show(renderer.starting({ ...sent, project, workspace: sent.workspace_id }))
   let last: RunEvent | undefined
   try {
@@ -122,10 +123,7 @@ async function follow(
       else screen.show(renderer.take(event))
       if (asker) asker.take(event)
       else if (event.type === 'permission_request')
-        screen.lines([
-          ...(flags.json ? [] : renderer.question(event)),
-          await explainQuestion(where, session_id, event),
-        ])
+        screen.lines([...renderer.question(event), await explainQuestion(where, session_id, event)])
       if (isTurnOver(event, sent.turn_id)) break
     }
   } finally {

@@ -1,7 +1,7 @@
 // Writes a transcript: text of the droid to stdout, everything else to stderr. On a terminal, the bottom rows show what is
 // under way and the line that is being edited; output goes above them, so that neither disturbs the other.
 import type { Interface } from 'node:readline'
-import { clip, withoutControls } from '../tool-command/output/text.ts'
+import { clip, widthOf, withoutControls } from '../tool-command/output/text.ts'
 import type { Piece } from './transcript/renderer.ts'
 import { createPaint, duration, wrap } from './transcript/style.ts'
 
@@ -206,12 +206,12 @@ export function createScreen(options: {
       editor = next
       draw()
     },
-    /** After the editor has ended its line: what it has drawn belongs to the output above. */
-    leave(rows: number): void {
+    /** After Enter: removes the line that was edited; what it says is shown as an event. */
+    submitted(prompt: string, line: string): void {
+      if (!editor) return
+      const rows = Math.floor(widthOf(withoutControls(`${prompt}${line}`)) / columns()) + 1
       drawn = false
-      // The line that was edited is shown again as an event.
-      err.write(`\x1b[${rows + drawn_rows}A\r\x1b[J`)
-      draw()
+      draw(`\x1b[${rows + drawn_rows}A\r\x1b[J`)
     },
     end(): void {
       breakLine()

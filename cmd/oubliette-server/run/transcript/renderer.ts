@@ -12,6 +12,7 @@ import {
   runningText,
   startedLine,
   type ToolCall,
+  unendedLine,
   updateCall,
 } from './tool-call.ts'
 import { createTally, usageText } from './usage.ts'
@@ -198,7 +199,7 @@ export function createRenderer(options: RendererOptions) {
     return [
       { kind: 'break' },
       { kind: 'live', text: undefined },
-      ...open.flatMap((call) => lines(...endedLines(call, true, at, look()).slice(0, 1))),
+      ...open.flatMap((call) => lines(unendedLine(call, event.stop_reason !== 'end_turn', at, look()))),
       ...(error && !repeated ? failure(error) : []),
       ...lines(summary),
     ]

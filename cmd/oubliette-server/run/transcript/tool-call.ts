@@ -157,10 +157,7 @@ export function diffLines(call: ToolCall, { columns, paint }: Look): string[] {
   const lines = diffs.flatMap(({ path, rows, more }) => [
     ...(diffs.length > 1 ? [paint.dim(`  ${inline(relative(path), columns - 2)}`)] : []),
     ...rows.map(({ sign, text }) => {
-      const line = `  ${sign} ${inline(
-        text.replace(/^\s+/, (space) => space.replaceAll('\t', '  ').replaceAll(' ', '\u00a0')),
-        columns - 4,
-      )}`
+      const line = `  ${sign} ${exact(text, columns - 4)}`
       return sign === '+' ? paint.green(line) : sign === '-' ? paint.red(line) : paint.dim(line.trimEnd())
     }),
     ...(more > 0 ? [paint.dim(`  … ${more} more ${more === 1 ? 'line' : 'lines'}`)] : []),
@@ -198,6 +195,15 @@ export function endedLines(call: ToolCall, failed: boolean, ended_at: number, lo
     ...(failed ? [] : diffLines(call, look)),
   ]
 }
+
+/** Of a call whose end the agent did not report before its turn ended. */
+export const unendedLine = (call: ToolCall, stopped: boolean, at: number, look: Look): string =>
+  row(
+    stopped ? look.paint.red(mark.failed) : look.paint.cyan(mark.started),
+    call,
+    ` · ${duration(at - call.at)}`,
+    look,
+  )
 
 /** The whole call for a question: a command is not clipped to one line. */
 export function questionLines(call: ToolCall, asks: string, look: Look): string[] {

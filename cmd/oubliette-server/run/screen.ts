@@ -3,10 +3,11 @@
 import type { Interface } from 'node:readline'
 import { clip, widthOf, withoutControls } from '../tool-command/output/text.ts'
 import type { Piece } from './transcript/renderer.ts'
-import { createPaint, duration, wrap } from './transcript/style.ts'
+import { createPaint, duration, wrapWords } from './transcript/style.ts'
 
 export type Out = { write(text: string): unknown; isTTY?: boolean; columns?: number }
-type Editor = Pick<Interface, 'getCursorPos' | 'prompt'>
+/** `prevRows` is not documented: the row of the cursor when the editor last drew itself. A test fails if Node changes it. */
+type Editor = Pick<Interface, 'getCursorPos' | 'prompt'> & { prevRows?: number }
 type Kind = 'stdout' | 'stderr' | 'thought'
 
 const spinner = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
@@ -78,9 +79,9 @@ export function createScreen(options: {
     const rows = [...(partial ? [styled(partial.kind, partial.text)] : []), ...(live ? [liveText()] : [])]
     drawn_rows = rows.length
     drawn = true
-    // The editor moves up by the row of its cursor before it draws itself.
-    const below = '\n'.repeat(editor.getCursorPos().rows)
-    err.write(`${before}${rows.map((row) => `${row}\n`).join('')}${below}`)
+    err.write(`${before}${rows.map((row) => `${row}\n`).join('')}`)
+    // Otherwise it moves up by so many rows before it draws itself.
+    editor.prevRows = 0
     editor.prompt(true)
   }
 
@@ -96,15 +97,15 @@ export function createScreen(options: {
   /** Text that the terminal shows, next to an editor: complete rows go above it, the rest is drawn with it. */
   function stream(kind: Kind, text: string): void {
     if (partial && partial.kind !== kind && (partial.kind === 'thought' || kind === 'thought')) above('')
-    const parts = `${partial?.text ?? ''}${text.replaceAll('\t', '    ')}`.split('\n')
-    const last = parts.pop()!
-    const rows = parts.flatMap((line) => wrap(line, columns()))
-    const rest = wrap(last, columns() - 1)
-    partial = undefined
+    const all = `${partial?.text ?? ''}${text.replaceAll('\t', '    ')}`
+    // A row that begins where a long line is broken must not look like one of ours either.
+    const rows = all
+      .split('\n')
+      .flatMap((line) => wrapWords(line, columns() - 2))
+      .map((row) => (kind === 'thought' ? row : row.replace(imitation, ' ')))
+    const tail = rows.pop()!
     const gone = erased()
-    rows.push(...rest.slice(0, -1))
-    const tail = rest.at(-1)!
-    if (tail !== '') partial = { kind, text: tail }
+    partial = tail === '' ? undefined : { kind, text: tail }
     draw(`${gone}${rows.map((row) => `${styled(kind, row)}\n`).join('')}`)
   }
 
@@ -126,6 +127,7 @@ export function createScreen(options: {
     }
     if (!editor && open && open !== kind && (open === 'thought' || kind === 'thought')) above('')
     const shown = safe(kind, text)
+    if (shown === '') return
     if (editor) return void stream(kind, shown)
     const gone = erased()
     if (gone) err.write(gone)
@@ -154,7 +156,9 @@ export function createScreen(options: {
 
   /** The text of an agent ends: it gets a line feed, also in a file. */
   function breakLine(): void {
-    if (agent_open) put('stdout', '\n')
+    // On a terminal, a line of ours may have ended it already.
+    const is_ended = out.isTTY === true && open === undefined && partial === undefined
+    if (agent_open && !is_ended) put('stdout', '\n')
     agent_open = false
     // Thoughts are lines of ours.
     if (open === 'thought' || partial?.kind === 'thought') above('')

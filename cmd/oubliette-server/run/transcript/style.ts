@@ -73,6 +73,21 @@ export function wrap(line: string, columns: number): string[] {
   return [...rows, row]
 }
 
+/** As `wrap`, but between words where that is possible. */
+export function wrapWords(line: string, columns: number): string[] {
+  const rows: string[] = []
+  let rest = line
+  for (;;) {
+    const [row = '', ...more] = wrap(rest, columns)
+    if (more.length === 0) return [...rows, rest]
+    const space = row.lastIndexOf(' ')
+    // A space at the end of the row is dropped with the break.
+    const whole = rest[row.length] === ' ' ? row.length : space > columns / 2 ? space : -1
+    rows.push(whole === -1 ? row : row.slice(0, whole))
+    rest = whole === -1 ? rest.slice(row.length) : rest.slice(whole + 1)
+  }
+}
+
 export function duration(ms: number): string {
   if (!(ms >= 0)) return '0s'
   if (ms < 9_950) return `${(ms / 1000).toFixed(1)}s`

@@ -1,7 +1,7 @@
 // Events of a session in, what a person sees out. Knows neither streams nor cursors: `screen.ts` writes what it returns.
 // Everything in its lines that a droid chose is made visible and clipped; the text of the droid is passed on as it is.
 import { isFinal } from '../../../../internal/protocol/session-status.ts'
-import { shortId } from '../../tool-command/output/text.ts'
+import { shortId, widthOf } from '../../tool-command/output/text.ts'
 import type { RunEvent } from '../events.ts'
 import { block, createPaint, duration, inline } from './style.ts'
 import {
@@ -180,7 +180,7 @@ export function createRenderer(options: RendererOptions) {
       return `${paint.red('✗')} exit code ${event.exit_code} after ${time}${why}`
     }
     if (event.stop_reason === 'end_turn') return `${paint.green('✓')} done in ${time}`
-    const why = inline(string(event.stop_reason) || 'error', 40)
+    const why = inline(string(event.stop_reason) || 'error', Math.max(8, width() - 32))
     return `${paint.red('✗')} stopped after ${time}${why === 'error' ? '' : `: ${why}`}`
   }
 
@@ -227,11 +227,14 @@ export function createRenderer(options: RendererOptions) {
     /** The first line: what runs where. */
     starting({ model, project, workspace, session_id, ...started }: Started): Piece[] {
       droid = inline(started.droid, 32)
+      const id = shortId(session_id)
+      const rest = Math.max(16, width() - 2 - widthOf(droid) - widthOf(id) - 9)
+      const named = model ? inline(model, Math.floor(rest / 2)) : ''
       const words = [
         paint.bold(droid),
-        ...(model ? [inline(model, 40)] : []),
-        inline(`${project}/${workspace}`, 40),
-        paint.dim(shortId(session_id)),
+        ...(named ? [named] : []),
+        inline(`${project}/${workspace}`, rest - widthOf(named)),
+        paint.dim(id),
       ]
       return lines(`${paint.cyan('●')} ${words.join(paint.dim(' · '))}`)
     },

@@ -103,7 +103,6 @@ export async function chatWith({ where, base, home, session, project, lines }: C
 
   async function send(text: string): Promise<void> {
     const idempotency_key = randomUUID()
-    appendHistory(home, text)
     try {
       await persistently(() => call('message', { message: text, idempotency_key }), stop.signal)
     } catch (error) {
@@ -163,6 +162,7 @@ export async function chatWith({ where, base, home, session, project, lines }: C
     pasted = []
     if (text === '') return
     if (/^\/[a-z]+$/.test(text)) return void command(text).catch(complain)
+    appendHistory(home, text)
     void send(text.startsWith('//') ? text.slice(1) : text)
   }
 

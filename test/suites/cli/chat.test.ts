@@ -7,6 +7,7 @@ import { get, say, spawn, untilStatus } from '../../fixtures/sessions.ts'
 import { keys, openTerminal, type Terminal } from '../../fixtures/terminal/terminal.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { runCli } from '../../harness/cli.ts'
+import { until } from '../../harness/wait.ts'
 
 let booted: Booted
 let project_id: string
@@ -91,7 +92,7 @@ describe('chat', () => {
     await terminal.shows('word10 ')
     terminal.type(' and the rest')
     await other
-    await terminal.shows(/done in[\s\S]*\n> half a sentence and the rest$/)
+    await terminal.shows(/(done in[\s\S]*){2}\n> half a sentence and the rest$/)
     const rows = terminal.screen.rows()
     const first = rows.indexOf('› slow 60 20')
     const said = rows.slice(
@@ -165,7 +166,7 @@ describe('chat', () => {
     const words = text.match(/word\d+/g)
     expect(words).toEqual(Array.from({ length: 100 }, (_, at) => `word${at + 1}`))
     expect(text.match(/› echo while it was down/g)).toHaveLength(1)
-    expect((await get(booted, session_id)).turns).toBe(3)
+    await until(async () => (await get(booted, session_id)).turns === 3, { what: 'all turns are over' })
     terminal.type(keys.ctrl_d)
     expect(await terminal.code).toBe(0)
   })

@@ -30,6 +30,7 @@ const own: Record<string, () => Promise<Command>> = {
   run: async () => (await import('./run/run.ts')).runPrompt,
   chat: async () => (await import('./sessions/chat.ts')).chat,
   attach: async () => (await import('./sessions/chat.ts')).attach,
+  mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,
   docs: async () => (await import('./dev/docs.ts')).docs,

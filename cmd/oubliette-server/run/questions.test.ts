@@ -1,21 +1,22 @@
 import { expect, test } from 'vitest'
 import { createOpenQuestions, parseAnswer, questionOf } from './questions.ts'
 
-const asks = (request_id: string, kinds: string[] = ['allow_once', 'reject_once']) => ({
-  index: 1,
-  type: 'permission_request',
-  request_id,
-  options: kinds.map((kind) => ({ option_id: kind, name: 'Yes, and delete everything', kind })),
+const asks = (request_id: string) => ({ index: 1, type: 'permission_request', request_id, options: [] })
+
+test('"always" is a choice only for what the server remembers', () => {
+  const tool = { index: 1, type: 'tool_approval_request', kind: 'tool', request_id: 'a' }
+  expect(questionOf(tool, true).always).toBe(true)
+  expect(questionOf(tool, false).always).toBe(false)
+  expect(questionOf({ ...tool, kind: 'definition' }, true).always).toBe(false)
+  expect(questionOf(asks('a'), true).always).toBe(false)
 })
 
-test('"always" is a choice only if the agent offers it and the server passes it on', () => {
-  const offering = asks('a', ['allow_once', 'allow_always'])
-  expect(questionOf(offering, true).always).toBe(true)
-  expect(questionOf(offering, false).always).toBe(false)
-  expect(questionOf(asks('a'), true).always).toBe(false)
-  expect(questionOf({ index: 1, type: 'permission_request', options: [null, 3] } as never, true).always).toBe(
-    false,
-  )
+test('an elicitation is not a question of yes or no', () => {
+  const open = createOpenQuestions()
+  open.take({ index: 1, type: 'tool_approval_request', kind: 'elicitation', request_id: 'a' })
+  expect(open.first).toBeUndefined()
+  open.take({ index: 2, type: 'tool_approval_request', kind: 'consent', request_id: 'b' })
+  expect(open.first?.request_id).toBe('b')
 })
 
 test('only a clear answer is an answer', () => {

@@ -11,7 +11,6 @@ import type { Screen } from './screen.ts'
 import type { Renderer } from './transcript/renderer.ts'
 import { createPaint, type Paint } from './transcript/style.ts'
 
-type Option = { kind?: unknown }
 export type Question = { request_id: string; always: boolean; event: RunEvent }
 export type Answer = 'allow' | 'deny' | 'always'
 
@@ -32,11 +31,14 @@ const knowsScope = (): boolean =>
     ({ name, choices }) => name === 'scope' && choices.includes('always'),
   ) ?? false
 
-/** `always` only if the agent offers it and the server passes it on. */
+/** Whether a person is asked: a request for permission, or for a tool of an upstream server. An elicitation needs more than yes or no. */
+export const isQuestion = ({ type, kind }: RunEvent): boolean =>
+  type === 'permission_request' || (type === 'tool_approval_request' && kind !== 'elicitation')
+
+/** `always` only for what the server remembers: the calls of a tool. */
 export function questionOf(event: RunEvent, scoped = knowsScope()): Question {
-  const options = Array.isArray(event.options) ? (event.options as Option[]) : []
-  const offered = options.some((option) => option?.kind === 'allow_always')
-  return { request_id: String(event.request_id), always: offered && scoped, event }
+  const always = scoped && event.type === 'tool_approval_request' && event.kind === 'tool'
+  return { request_id: String(event.request_id), always, event }
 }
 
 export const parseAnswer = (line: string, { always }: Pick<Question, 'always'>): Answer | undefined => {
@@ -109,7 +111,7 @@ export function createOpenQuestions() {
       return open.values().next().value
     },
     take(event: RunEvent): void {
-      if (event.type === 'permission_request') {
+      if (isQuestion(event)) {
         const question = questionOf(event)
         open.set(question.request_id, question)
       }
@@ -206,6 +208,10 @@ export function createAsker(deps: {
     close,
   }
 }
+
+/** Whether someone must answer it, here or elsewhere. */
+export const asksPerson = ({ type }: RunEvent): boolean =>
+  type === 'permission_request' || type === 'tool_approval_request'
 
 /** For a run without a terminal: how to answer from another one. */
 export async function explainQuestion(where: Endpoint, session_id: string, event: RunEvent): Promise<string> {

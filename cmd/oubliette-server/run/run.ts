@@ -12,7 +12,7 @@ import { columnsOf, hasColours } from '../tool-command/output/text.ts'
 import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from './events.ts'
 import { onInterrupt } from './interrupt.ts'
 import { hasInput, readPrompt } from './prompt.ts'
-import { createAsker, explainQuestion } from './questions.ts'
+import { asksPerson, createAsker, explainQuestion } from './questions.ts'
 import { createScreen } from './screen.ts'
 import { type Flags, requireProject, type Sent, sendPrompt } from './target.ts'
 import { createRenderer } from './transcript/renderer.ts'
@@ -122,7 +122,7 @@ async function follow(
       if (flags.json) stdout.write(`${JSON.stringify(event)}\n`)
       else screen.show(renderer.take(event))
       if (asker) asker.take(event)
-      else if (event.type === 'permission_request')
+      else if (asksPerson(event))
         screen.lines([...renderer.question(event), await explainQuestion(where, session_id, event)])
       if (isTurnOver(event, sent.turn_id)) break
     }

@@ -3,7 +3,7 @@
 import { createInterface } from 'node:readline'
 import { callTool } from '../client/call.ts'
 import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from '../run/events.ts'
-import { explainQuestion } from '../run/questions.ts'
+import { asksPerson, explainQuestion } from '../run/questions.ts'
 import { type Chat, openScreen } from './transcript.ts'
 
 export async function sendLines({ where, base, session, project }: Chat): Promise<number> {
@@ -25,7 +25,7 @@ export async function sendLines({ where, base, session, project }: Chat): Promis
     for await (const event of readEvents(base, where.token, session_id, Number(sent.since_index))) {
       last = event
       screen.show(renderer.take(event))
-      if (event.type === 'permission_request')
+      if (asksPerson(event))
         screen.lines([...renderer.question(event), await explainQuestion(where, session_id, event)])
       if (isTurnOver(event, String(sent.turn_id))) break
     }

@@ -258,6 +258,18 @@ describe('what a droid chooses', () => {
     for (const line of shown) expect(widthOf(line)).toBeLessThanOrEqual(80)
   })
 
+  test('is shown with the arguments of an upstream tool', () => {
+    const renderer = createRenderer({ columns: () => 80, colours: false, live: true })
+    const request = { index: 1, type: 'tool_approval_request', server: 'github', tool: 'create\x1bissue' }
+    expect(renderer.question({ ...request, kind: 'tool', arguments: { title: 'x' } })).toEqual([
+      '? the droid asks for permission',
+      '  │ github: create␛issue title=x',
+    ])
+    expect(renderer.question({ ...request, kind: 'consent', detail: { url: 'https://a' } })[1]).toBe(
+      '  │ consent: github: create␛issue url=https://a',
+    )
+  })
+
   test('cannot use up the time or the memory of this program', () => {
     const started_ms = performance.now()
     const long = '\x1b]'.repeat(500_000)

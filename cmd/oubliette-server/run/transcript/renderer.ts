@@ -51,6 +51,12 @@ const finished = ['completed', 'failed']
 const string = (value: unknown): string => (typeof value === 'string' ? value : '')
 const timeOf = (event: RunEvent): number => Date.parse(string(event.at)) || 0
 
+/** The call that a `tool_approval_request` asks for. */
+const upstreamCall = ({ kind, server, tool, arguments: input, detail }: RunEvent) => ({
+  title: [kind === 'tool' ? '' : string(kind), string(server), string(tool)].filter(Boolean).join(': '),
+  input: kind === 'tool' ? input : detail,
+})
+
 export type Renderer = ReturnType<typeof createRenderer>
 
 export function createRenderer(options: RendererOptions) {
@@ -241,10 +247,10 @@ export function createRenderer(options: RendererOptions) {
     /** The lines above a permission question. */
     question(event: RunEvent): string[] {
       const call = createCall(timeOf(event))
-      const asked = event.tool_call as Record<string, unknown> | undefined
-      const known = calls.get(string(asked?.toolCallId))
+      const asked = (event.tool_call ?? upstreamCall(event)) as Record<string, unknown>
+      const known = calls.get(string(asked.toolCallId))
       if (known) Object.assign(call, known)
-      updateCall(call, asked ?? {})
+      updateCall(call, asked)
       return questionLines(call, `${droid} asks for permission`, look())
     },
     take(event: RunEvent): Piece[] {

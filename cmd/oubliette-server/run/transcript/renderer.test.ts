@@ -91,6 +91,37 @@ describe('a tool call', () => {
     ])
   })
 
+  test('that reports no diff is shown with the texts of its input', () => {
+    const input = { filePath: '/workspaces/default/a.ts', content: 'one\ntwo\n' }
+    expect(lines([call('1', { kind: 'edit', input }), result('1', {})], { live: true })).toEqual([
+      '✓ Edit a.ts · 2 lines · 1.0s',
+      '  + one',
+      '  + two',
+    ])
+    const replaced = { file_path: 'a', old_string: 'x', new_string: 'y' }
+    expect(lines([call('1', { kind: 'edit', input: replaced }), result('1', {})], { live: true })).toEqual([
+      '✓ Edit a +1 -1 · 1.0s',
+      '  - x',
+      '  + y',
+    ])
+  })
+
+  test('shows the diff of a question once', () => {
+    const renderer = createRenderer({ columns: () => 80, colours: false, live: true })
+    const content = [{ type: 'diff', path: 'a', oldText: 'x', newText: 'y' }]
+    renderer.take({ index: 0, type: 'tool_call', tool_call_id: '1', kind: 'edit', at: second(0) })
+    const tool_call = { toolCallId: '1', kind: 'edit', content }
+    expect(renderer.question({ index: 1, type: 'permission_request', tool_call })).toEqual([
+      '? the droid asks for permission',
+      '  │ Edit a',
+      '  - x',
+      '  + y',
+    ])
+    const text = { type: 'content', content: { type: 'text', text: 'ok' } }
+    const ended = { index: 2, ...result('1', { content: [text] }), at: second(2) }
+    expect(renderer.take(ended)).toContainEqual({ kind: 'lines', lines: ['✓ Edit a +1 -1 · 2.0s'] })
+  })
+
   test('that never ends is shown with the end of its turn', () => {
     const events = (stop_reason: string) => [
       call('1', { kind: 'execute', input: { command: 'sleep 60' } }),

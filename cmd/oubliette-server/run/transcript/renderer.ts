@@ -251,6 +251,7 @@ export function createRenderer(options: RendererOptions) {
       const known = calls.get(string(asked.toolCallId))
       if (known) Object.assign(call, known)
       updateCall(call, asked)
+      if (known) Object.assign(known, call, { diff_shown: true })
       return questionLines(call, `${droid} asks for permission`, look())
     },
     take(event: RunEvent): Piece[] {

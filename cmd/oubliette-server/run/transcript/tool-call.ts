@@ -16,6 +16,8 @@ export type ToolCall = {
   at: number
   /** Its line is shown. */
   shown: boolean
+  /** Its diff was part of a question. */
+  diff_shown?: boolean
 }
 type Look = { columns: number; paint: Paint }
 
@@ -25,6 +27,8 @@ const object = (value: unknown): Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}
 const string = (value: unknown): string | undefined =>
   typeof value === 'string' && value.trim() !== '' ? value : undefined
+
+const isDiff = ({ type }: Fields): boolean => type === 'diff'
 
 function parsed(input: unknown): Fields | undefined {
   if (typeof input !== 'string') return input === undefined ? undefined : object(input)
@@ -52,7 +56,8 @@ export function updateCall(call: ToolCall, event: Fields): void {
   if (kind) call.kind = kind
   if (input && Object.keys(input).length > 0) call.input = input
   if (locations.length > 0) call.locations = locations
-  if (content.length > 0) call.content = content
+  const diffs = (call.content ?? []).filter(isDiff)
+  if (content.length > 0) call.content = content.some(isDiff) ? content : [...diffs, ...content]
   if (output !== undefined) call.output = output
 }
 
@@ -143,13 +148,32 @@ function exitCodeOf({ output }: ToolCall): number | undefined {
   return found.find((code): code is number => typeof code === 'number')
 }
 
-const diffsOf = ({ content = [] }: ToolCall) =>
-  content
-    .filter(({ type }) => type === 'diff')
-    .map(({ path, oldText, newText }) => ({
-      path: string(path) ?? '',
-      ...shortDiff(string(oldText) ?? '', string(newText) ?? '', diff_rows),
-    }))
+const texts = (input: Fields, names: string[]): string | undefined =>
+  names.map((name) => input[name]).find((value): value is string => typeof value === 'string')
+
+/** Agents that report no diff name the texts in the input of the call. */
+function editOf({ kind, input = {} }: ToolCall): Fields[] {
+  if (kind !== 'edit') return []
+  const newText = texts(input, ['new_string', 'newString', 'content', 'file_text'])
+  if (newText === undefined) return []
+  return [{ path: field(input, paths), oldText: texts(input, ['old_string', 'oldString']), newText }]
+}
+
+const diffsOf = (call: ToolCall) => {
+  const reported = (call.content ?? []).filter(isDiff)
+  return (reported.length > 0 ? reported : editOf(call)).map(({ path, oldText, newText }) => ({
+    path: string(path) ?? '',
+    ...shortDiff(string(oldText) ?? '', string(newText) ?? '', diff_rows),
+  }))
+}
+
+/** Of a file that is written as a whole, what it replaces is not known. */
+function countsOf(call: ToolCall, { added, removed }: { added: number; removed: number }): string {
+  const { content = [], input = {} } = call
+  if (content.some(isDiff) || texts(input, ['old_string', 'oldString']) !== undefined)
+    return ` +${added} -${removed}`
+  return ` · ${added} ${added === 1 ? 'line' : 'lines'}`
+}
 
 /** The rows of the edits of a call, below its line. */
 export function diffLines(call: ToolCall, { columns, paint }: Look): string[] {
@@ -184,7 +208,7 @@ export function endedLines(call: ToolCall, failed: boolean, ended_at: number, lo
   const code = exitCodeOf(call)
   const bad = failed || (code !== undefined && code !== 0)
   const [diff] = diffsOf(call)
-  const counts = diff && !failed ? ` +${diff.added} -${diff.removed}` : ''
+  const counts = diff && !failed ? countsOf(call, diff) : ''
   const exit = code !== undefined && code !== 0 ? ` · exit code ${code}` : ''
   const suffix = `${counts}${exit} · ${duration(ended_at - call.at)}`
   const sign = bad ? paint.red(mark.failed) : paint.green(mark.completed)
@@ -192,7 +216,7 @@ export function endedLines(call: ToolCall, failed: boolean, ended_at: number, lo
   return [
     row(sign, call, suffix, look),
     ...(error ? [paint.red(`  ${inline(error, columns - 2)}`)] : []),
-    ...(failed ? [] : diffLines(call, look)),
+    ...(failed || call.diff_shown ? [] : diffLines(call, look)),
   ]
 }
 

@@ -120,6 +120,14 @@ describe('a tool call', () => {
     const text = { type: 'content', content: { type: 'text', text: 'ok' } }
     const ended = { index: 2, ...result('1', { content: [text] }), at: second(2) }
     expect(renderer.take(ended)).toContainEqual({ kind: 'lines', lines: ['✓ Edit a +1 -1 · 2.0s'] })
+    // Unless the edit is another one.
+    renderer.take({ index: 3, type: 'tool_call', tool_call_id: '1', kind: 'edit', at: second(0) })
+    renderer.question({ index: 4, type: 'permission_request', tool_call })
+    const other = result('1', { content: [{ ...content[0], newText: 'z' }] })
+    expect(renderer.take({ index: 5, ...other, at: second(2) })).toContainEqual({
+      kind: 'lines',
+      lines: ['✓ Edit a +1 -1 · 2.0s', '  - x', '  + z'],
+    })
   })
 
   test('that never ends is shown with the end of its turn', () => {

@@ -17,7 +17,7 @@ export type ToolCall = {
   /** Its line is shown. */
   shown: boolean
   /** Its diff was part of a question. */
-  diff_shown?: boolean
+  diff_shown: boolean
 }
 type Look = { columns: number; paint: Paint }
 
@@ -58,10 +58,12 @@ export function updateCall(call: ToolCall, event: Fields): void {
   if (locations.length > 0) call.locations = locations
   const diffs = (call.content ?? []).filter(isDiff)
   if (content.length > 0) call.content = content.some(isDiff) ? content : [...diffs, ...content]
+  // An agent can do another edit than the one that it asked for.
+  if (JSON.stringify(call.content?.filter(isDiff)) !== JSON.stringify(diffs)) call.diff_shown = false
   if (output !== undefined) call.output = output
 }
 
-export const createCall = (at: number): ToolCall => ({ at, shown: false })
+export const createCall = (at: number): ToolCall => ({ at, shown: false, diff_shown: false })
 
 /** Whether there is more to show than the name of the tool. */
 export const isKnown = (call: ToolCall): boolean => call.input !== undefined || call.locations !== undefined

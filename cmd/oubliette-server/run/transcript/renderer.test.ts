@@ -325,7 +325,10 @@ describe('what a droid chooses', () => {
       },
     ])
     const many = Array.from({ length: 20_000 }, (_, at) => call(String(at), { title: 'x' }))
-    pieces(many, { live: true })
+    const end = { type: 'completion', stop_reason: 'cancelled' }
+    expect(lines([...many, end], { live: true })).toHaveLength(11)
+    const [last] = live(many, { live: true }).slice(-1)
+    expect(last).toBe('x (and 999 more)')
     expect(performance.now() - started_ms).toBeLessThan(8_000)
   })
 })

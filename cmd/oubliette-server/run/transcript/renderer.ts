@@ -46,6 +46,8 @@ export type Started = {
 }
 
 const most_calls = 1000
+/** Of calls that did not end before their turn did. */
+const unended_rows = 10
 const plan_rows = 20
 const finished = ['completed', 'failed']
 const string = (value: unknown): string => (typeof value === 'string' ? value : '')
@@ -191,7 +193,7 @@ export function createRenderer(options: RendererOptions) {
   }
 
   function onCompletion(event: RunEvent): Piece[] {
-    const open = [...calls.values()].filter(({ shown }) => shown || options.live)
+    const open = [...calls.values()].filter(({ shown }) => shown || options.live).slice(-unended_rows)
     calls.clear()
     if (typeof event.usage === 'object' && event.usage !== null)
       tally.add(event.usage as Record<string, unknown>)

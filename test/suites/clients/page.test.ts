@@ -1,13 +1,17 @@
-// The strict check of the MCP Inspector: schemas that every client and every model API can use.
+// What docs/clients.md says besides its table: the program for the SDK runs, and the strict check of the MCP Inspector finds
+// nothing, so that every client and every model API can use the schemas.
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { inspect } from '../../fixtures/clients/bridges.ts'
 import { installClients } from '../../fixtures/clients/packages.ts'
+import { shown } from '../../fixtures/clients/set-up.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 
 let booted: Booted
@@ -22,6 +26,17 @@ beforeAll(async () => {
 afterAll(async () => {
   await booted?.stop()
   rmSync(home, { recursive: true, force: true })
+})
+
+test('the program for the SDK lists the projects', async () => {
+  const { url, admin_token: token } = booted.server
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--input-type=module', '--eval', shown('SDK', { url, token, home })],
+    // Packages are looked for from here.
+    { cwd: resolve(import.meta.dirname, '../../..'), env: { ...process.env, OUBLIETTE_TOKEN: token } },
+  )
+  expect(stdout).toContain(project_id)
 })
 
 type Finding = { toolName: string; findings: { rule: string; severity: string; path: string }[] }

@@ -16,6 +16,7 @@ const unique = <T>(values: T[]): T[] => [
 
 /** The alternatives of a schema; a nullable string has two. */
 function alternatives(schema: Json): Json[] {
+  if (Array.isArray(schema.type)) return schema.type.map((type) => ({ ...schema, type }))
   const any = (schema.anyOf ?? schema.oneOf) as Json[] | undefined
   return any ? any.flatMap(alternatives) : [schema]
 }
@@ -30,7 +31,7 @@ const anyJson = ['object', 'string', 'null'].map((type) => ({ type }))
 function bare(schema: Json): Json {
   if (Array.isArray(schema.enum)) return { type: 'string', enum: schema.enum }
   if (schema.type !== 'array') return { type: schema.type ?? 'object' }
-  return { type: 'array', items: bare((schema.items ?? {}) as Json) }
+  return { type: 'array', items: oneOf(alternatives((schema.items ?? {}) as Json).map(bare)) }
 }
 
 /** The alternatives of a field, of which null is one only where any JSON is accepted. */

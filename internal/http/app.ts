@@ -30,6 +30,7 @@ import { createGuard } from './guard.ts'
 import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './sse.ts'
+import { createTerminalUpgrade, isTerminalUpgrade } from './terminal/upgrade.ts'
 
 /** The MCP endpoint, as this room needs it. */
 interface McpEndpoint {
@@ -48,7 +49,13 @@ export type Env = { Bindings: HttpBindings; Variables: { request_id: string; end
 export type HttpOptions = {
   config: Pick<
     Config,
-    'address' | 'allowed_hosts' | 'allowed_origins' | 'max_body_bytes' | 'max_connections' | 'oidc'
+    | 'address'
+    | 'allowed_hosts'
+    | 'allowed_origins'
+    | 'max_body_bytes'
+    | 'max_connections'
+    | 'oidc'
+    | 'terminals'
   >
   authenticate: Authenticate
   /** `failures` by address, `requests` by token. */
@@ -216,7 +223,25 @@ export function createHttp(options: HttpOptions): Http {
     throw new Fault('invalid', 'since_index and Last-Event-ID must be integers of at least -1')
   }
 
-  const server = createNodeServer(app, { max_connections: config.max_connections, log })
+  const terminals =
+    door &&
+    createTerminalUpgrade({
+      guard,
+      door,
+      log,
+      streams: options.streams,
+      idle_minutes: config.terminals.idle_minutes,
+      challenge: (host, presented) => challenge(oidc, host, presented),
+      check(...credential) {
+        if (closing) throw new Fault('unavailable', 'the server is stopping', { retry_after_seconds: 5 })
+        return check(...credential)
+      },
+    })
+  const server = createNodeServer(app, {
+    max_connections: config.max_connections,
+    upgrade: terminals && { wanted: isTerminalUpgrade, accept: terminals },
+    log,
+  })
   return {
     listen: () => listen(server, config.address),
     async close(deadline_seconds) {

@@ -1,6 +1,7 @@
 // The Node HTTP server under the app: timeouts of requests, refusal of invalid ones, and shutdown.
-import { createServer, type Server as NodeServer, STATUS_CODES } from 'node:http'
+import { createServer, type IncomingMessage, type Server as NodeServer, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { parseAddress } from '../config/place.ts'
@@ -18,9 +19,16 @@ const timeouts = {
   connectionsCheckingInterval: 5_000,
 }
 
+/** Takes over connections whose request asks for another protocol. */
+export type Upgrade = {
+  /** Other requests with an Upgrade header are answered as if they had none. */
+  wanted(incoming: IncomingMessage): boolean
+  accept(incoming: IncomingMessage, socket: Duplex, head: Buffer): void
+}
+
 export function createNodeServer(
   app: Hono<Env>,
-  { max_connections, log }: { max_connections: number; log: Log },
+  { max_connections, upgrade, log }: { max_connections: number; upgrade?: Upgrade | undefined; log: Log },
 ): NodeServer {
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (thrown) => {
@@ -28,9 +36,15 @@ export function createNodeServer(
       return errorResponse(logged(fault, log, {}))
     },
   })
-  const server = createServer({ ...timeouts, maxHeaderSize: 16 * 1024 }, (incoming, outgoing) => {
+  const how = {
+    ...timeouts,
+    maxHeaderSize: 16 * 1024,
+    shouldUpgradeCallback: upgrade?.wanted ?? (() => false),
+  }
+  const server = createServer(how, (incoming, outgoing) => {
     listener(incoming, outgoing).catch((error: unknown) => log.error('failed to send a response', { error }))
   })
+  if (upgrade) server.on('upgrade', upgrade.accept)
   server.on('clientError', refuse)
   server.maxConnections = max_connections
   const warn = createThrottledWarn(log)

@@ -91,7 +91,7 @@ export function createManagers(deps: ManagersDeps) {
     afterDelete: [base.forget],
   })
   const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
-  const { containers, disk, workspaces, attached, execs } = hosting
+  const { containers, disk, workspaces, attached, execs, terminals } = hosting
 
   // Sessions.
   const sessionParts = createSessionParts({ base, uplink, ends, pause, hosting, callerTools, callerRequests })
@@ -174,6 +174,7 @@ export function createManagers(deps: ManagersDeps) {
     containers,
     exec: attached.run,
     execs,
+    terminals,
     pause,
     workspaces,
     sessions,

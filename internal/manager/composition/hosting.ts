@@ -11,6 +11,7 @@ import { createDetached } from '../exec/detached.ts'
 import { createReadOutput } from '../exec/output.ts'
 import type { ExecRecords } from '../exec/records.ts'
 import type { SessionEnds } from '../session/ends.ts'
+import { createTerminals } from '../terminal/terminals.ts'
 import { createClone } from '../workspace/clone.ts'
 import { createPreparation } from '../workspace/preparation.ts'
 import { createWorkspaces } from '../workspace/workspaces.ts'
@@ -26,7 +27,7 @@ type Deps = {
 }
 
 export function createHosting({ base, client, uplink, ends, execRecords, pause }: Deps) {
-  const { relay, supervisorOf, listen, git } = uplink
+  const { relay, supervisorOf, listen, git, byteStreams } = uplink
   const space = createFreeSpace(base)
   const preparation = createPreparation({ ...base, supervisorOf, clone: createClone({ supervisorOf, git }) })
   const containerEnds = createContainerEnds(base)
@@ -66,6 +67,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     git,
     readOutput: createReadOutput(base),
   })
+  const terminals = createTerminals({ ...base, git, byteStreams, attached, workspaces })
 
   return {
     requireFree: space.requireFree,
@@ -76,6 +78,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     workspaces,
     attached,
     execs,
+    terminals,
   }
 }
 export type Hosting = ReturnType<typeof createHosting>

@@ -77,6 +77,8 @@ export async function candidates(
   if (name === 'help') return rest.length > 0 ? [] : [...commands, ...Object.keys(manifest).map(kebab)]
   if (name === 'logs') return last.startsWith('-') ? ['--follow', '--lines'] : await names().sessions()
   if (name === 'run' && rest.at(-1) === '--project') return await names().projects()
+  if (name === 'shell' && rest.length === 0)
+    return last.startsWith('-') ? ['--workspace'] : await names().projects()
   const tool = manifest[name.replaceAll('-', '_')]
   if (!tool) return []
   if (!tool.unified) return await ofAction(Object.values(tool.actions)[0]!, rest, last, names())

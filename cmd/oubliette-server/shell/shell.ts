@@ -1,4 +1,5 @@
 // `./oubliette shell PROJECT`: a terminal in the container of a project, or one command in a terminal.
+import { spawnSync } from 'node:child_process'
 import { constants } from 'node:os'
 import { endpoint } from '../client/call.ts'
 import { resolveProject } from '../client/project.ts'
@@ -27,6 +28,8 @@ function rawMode(): Disposable {
     process.exit(128 + constants.signals[name])
   }
   stdin.setRawMode(true)
+  // The raw mode of Node still turns a line feed into two characters, which full-screen programs send to move down.
+  spawnSync('stty', ['-opost'], { stdio: ['inherit', 'ignore', 'ignore'] })
   process.on('exit', restore)
   for (const name of signals) process.on(name, leave)
   return {
@@ -74,18 +77,22 @@ async function run(args: string[]): Promise<number> {
   for (const word of command) url.searchParams.append('command', word)
   const progress = createProgress()
   let open = false
+  let waiting = false
   using _raw = rawMode()
   try {
     return await runTerminal(url, where.token, screen, {
-      progress: (message) => progress.detail(message),
+      progress(message) {
+        waiting = true
+        progress.detail(message)
+      },
       ready() {
         open = true
-        progress.end()
+        if (waiting) progress.end()
       },
     })
   } catch (error) {
     if (open) process.stdout.write(`${resetModes}\r\n`)
-    else progress.end()
+    else if (waiting) progress.end()
     throw error
   }
 }

@@ -1,6 +1,7 @@
 // Terminals in containers, as a client of the WebSocket sees them.
 import { createHash } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { noTerminalProcesses, terminalProcesses } from '../../fixtures/terminal/processes.ts'
 import { openTerminal, type WebTerminal } from '../../fixtures/terminal/web-terminal.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
@@ -18,19 +19,8 @@ afterEach(() => {
 })
 const run = (...command: string[]) => open({ command })
 
-/** Processes in the container that belong to a terminal. */
-async function leftovers(): Promise<string> {
-  const { stdout } = await booted.exec(
-    project_id,
-    'for p in /proc/[0-9]*; do tr "\\0" "\\n" < $p/environ 2>/dev/null | grep -q ^OUBLIETTE_TERMINAL_ID= && tr "\\0" " " < $p/cmdline; done; true',
-  )
-  return stdout
-}
-const noneLeft = () =>
-  until(async () => (await leftovers()) === '', {
-    deadline_ms: 15_000,
-    what: 'no process of a terminal is left',
-  })
+const leftovers = () => terminalProcesses(booted, project_id)
+const noneLeft = () => noTerminalProcesses(booted, project_id)
 
 beforeAll(async () => {
   booted = await boot()

@@ -28,6 +28,7 @@ const own: Record<string, () => Promise<Command>> = {
   logs: async () => (await import('./daemon/logs.ts')).logs,
   ps: async () => (await import('./sessions/ps.ts')).ps,
   run: async () => (await import('./run/run.ts')).runPrompt,
+  cp: async () => (await import('./copy/cp.ts')).cp,
   shell: async () => (await import('./shell/shell.ts')).shell,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,

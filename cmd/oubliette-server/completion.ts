@@ -79,6 +79,7 @@ export async function candidates(
   if (name === 'run' && rest.at(-1) === '--project') return await names().projects()
   if (name === 'shell' && rest.length === 0)
     return last.startsWith('-') ? ['--workspace'] : await names().projects()
+  if (name === 'cp') return (await names().projects()).map((project) => `${project}:`)
   const tool = manifest[name.replaceAll('-', '_')]
   if (!tool) return []
   if (!tool.unified) return await ofAction(Object.values(tool.actions)[0]!, rest, last, names())

@@ -16,6 +16,7 @@ import type { Log } from '../log.ts'
 import { type EventSource, projectStream, sessionStream } from '../tools/declarations/internal.ts'
 import type { Door } from '../tools/door.ts'
 import type { CallContext } from '../tools/tool.ts'
+import { receiveArchive, sendArchive } from './archive.ts'
 import {
   type Authenticate,
   challenge,
@@ -176,6 +177,23 @@ export function createHttp(options: HttpOptions): Http {
         const context = { caller, request_id, via: 'http', signal, progress: () => undefined } as const
         return streams.open(caller, signal, await source(context, c.req.param('id'), since))
       })
+    const archive = '/workspaces/:id/archive'
+    const archiveMethods = ['GET', 'PUT']
+    app.on(archiveMethods, archive, async (c) => {
+      if (c.req.raw.method === 'HEAD') return notAllowed(c, archiveMethods)
+      const caller = await callerOf(c)
+      const left = new AbortController()
+      c.env.outgoing.once('close', () => left.abort())
+      const { request_id } = c.var
+      const context = {
+        caller,
+        request_id,
+        via: 'http',
+        signal: left.signal,
+        progress: () => undefined,
+      } as const
+      return c.req.method === 'GET' ? sendArchive(c, door, context, log) : receiveArchive(c, door, context)
+    })
   }
   app.get('/healthz', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', async (c) => {

@@ -177,6 +177,7 @@ export function createManagers(deps: ManagersDeps) {
     terminals,
     pause,
     workspaces,
+    archives: hosting.archives,
     sessions,
     sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,

@@ -12,6 +12,7 @@ import { createReadOutput } from '../exec/output.ts'
 import type { ExecRecords } from '../exec/records.ts'
 import type { SessionEnds } from '../session/ends.ts'
 import { createTerminals } from '../terminal/terminals.ts'
+import { createArchives } from '../workspace/archives.ts'
 import { createClone } from '../workspace/clone.ts'
 import { createPreparation } from '../workspace/preparation.ts'
 import { createWorkspaces } from '../workspace/workspaces.ts'
@@ -57,6 +58,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     },
   })
   const workspaces = createWorkspaces({ ...base, disk })
+  const archives = createArchives({ ...base, workspaces, disk })
   const attached = createAttached({ ...base, git, supervisor: relay.supervisor, supervisorOf, containers })
   const execs = createDetached({
     ...base,
@@ -76,6 +78,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     containers,
     disk,
     workspaces,
+    archives,
     attached,
     execs,
     terminals,

@@ -21,9 +21,14 @@ export const openTerminal = internal({
     rows: side.default(24),
     cols: side.default(80),
   }),
-  run: async ({ managers, caller, signal, progress }, request) =>
-    await managers.terminals.open(caller, request, {
+  run: async ({ managers, caller, signal, progress }, request) => {
+    const terminal = await managers.terminals.open(caller, request, {
       signal,
       progress: (message) => progress({ progress: 0, message }),
-    }),
+    })
+    // The caller left meanwhile: the result is dropped.
+    if (signal.aborted) terminal.close()
+    signal.throwIfAborted()
+    return terminal
+  },
 })

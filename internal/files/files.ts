@@ -6,7 +6,7 @@ import { Fault } from '../fault.ts'
 import { isRoot } from '../lib/is-root.ts'
 import { type Extracted, type ExtractOptions, extractTree } from './archive/extract.ts'
 import { type Packed, packTree } from './archive/pack.ts'
-import { confined } from './confined.ts'
+import { confined, type Place } from './confined.ts'
 import { below, entriesOf, openDirectory, statOf } from './handles.ts'
 import { createSmallest } from './smallest.ts'
 
@@ -155,6 +155,9 @@ function checkProtected(root: Root, relative: string): void {
   if (guard) throw new Fault('forbidden', `"${relative}" is protected by the project ("${guard}")`)
 }
 
+/** The path of the root is itself a link of the kernel, which is not followed at the end of a path. */
+const entryPath = ({ parent, path }: Place): string => (parent ? path : `${path}/.`)
+
 export type OpenArchive = {
   stream: AsyncIterable<Buffer>
   /** Complete when the stream was read to its end. */
@@ -171,7 +174,7 @@ export async function packPath(root: Root, path: string): Promise<OpenArchive> {
   const walk = confined(root, path, { follow_last: false }, async (place) => {
     if (!place.stats) throw missing(path)
     const top = (place.relative || root.inside).split('/').at(-1)!
-    found.resolve(packTree({ path: place.path, stats: place.stats }, top, { one_file_system: true }))
+    found.resolve(packTree({ path: entryPath(place), stats: place.stats }, top, { one_file_system: true }))
     await closed.promise
   })
   walk.catch(found.reject)
@@ -189,7 +192,7 @@ export async function extractPath(
     if (!place.stats) throw new Fault('not_found', `no directory "${path.slice(0, 200)}" in the workspace`)
     if (!place.stats.isDirectory())
       throw new Fault('invalid', `"${path}" is a ${kindOf(place.stats)}, not a directory`)
-    const base = await openDirectory(place.path)
+    const base = await openDirectory(entryPath(place))
     try {
       const extracted = await extractTree(archive, base, {
         ...options,

@@ -30,6 +30,7 @@ const own: Record<string, () => Promise<Command>> = {
   run: async () => (await import('./run/run.ts')).runPrompt,
   cp: async () => (await import('./copy/cp.ts')).cp,
   shell: async () => (await import('./shell/shell.ts')).shell,
+  mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,
   docs: async () => (await import('./dev/docs.ts')).docs,

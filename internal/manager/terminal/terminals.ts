@@ -183,4 +183,3 @@ export function createTerminals(deps: Deps) {
 
   return { open }
 }
-export type Terminals = ReturnType<typeof createTerminals>

@@ -117,4 +117,3 @@ export function createArchives({ store, config, workspaces, disk }: Deps) {
     },
   }
 }
-export type Archives = ReturnType<typeof createArchives>

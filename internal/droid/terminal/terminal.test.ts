@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { knownTerm, ptsOf } from './terminal.ts'
+import { knownTerm, openTerminal, ptsOf } from './terminal.ts'
 
 test.each([
   [136 << 8, '/dev/pts/0'],
@@ -16,4 +16,13 @@ test.each([
 test('a type of terminal that is not installed is replaced', () => {
   expect(knownTerm('xterm-256color')).toBe('xterm-256color')
   expect(knownTerm('no-such-terminal')).toBe('xterm-256color')
+})
+
+test('an image without the programs of a terminal gets a clear error', async () => {
+  const command = { terminal_id: 'term_x', key: 'k', working_dir: '/', term: 'xterm', rows: 24, cols: 80 }
+  const place = { socket: '/nowhere', env: { PATH: '/nowhere' }, signal: new AbortController().signal }
+  await expect(openTerminal(command, place)).rejects.toMatchObject({
+    kind: 'conflict',
+    message: 'the image of the container has no "script", which a terminal needs',
+  })
 })

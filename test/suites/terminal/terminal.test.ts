@@ -132,3 +132,63 @@ describe('a terminal', () => {
     await noneLeft()
   })
 })
+
+describe('the end of a terminal', () => {
+  test('comes with the container, and the caller is told', async () => {
+    const terminal = run('sleep', '1005')
+    await terminal.message('ready')
+    await booted.ok('container', { action: 'stop', project_id })
+    expect((await terminal.message('error')).error).toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining('the terminal was interrupted'),
+    })
+    await until(terminal.closed, { what: 'the connection is closed' })
+    // The next one starts the container again.
+    const next = run('echo', 'again')
+    expect(await next.message('exit')).toMatchObject({ exit_code: 0 })
+  })
+
+  test('comes with an orderly stop of the server, which does not wait for it', async () => {
+    const terminal = run('sleep', '1006')
+    await terminal.message('ready')
+    const from = performance.now()
+    await booted.server.restart('SIGTERM')
+    expect(performance.now() - from).toBeLessThan(15_000)
+    expect((await terminal.message('error')).error).toMatchObject({ message: 'the server is stopping' })
+    await booted.reconnect()
+    await noneLeft()
+  })
+
+  test('comes when it is idle, and not before', async () => {
+    const short = await boot({ config: { terminals: { idle_minutes: 0.05 } } })
+    try {
+      const id = await short.project()
+      await short.ok('container', { action: 'start', project_id: id })
+      const options = { token: short.server.admin_token }
+      const idle = openTerminal(short.server, id, { ...options, query: { command: ['sleep', '1007'] } })
+      const busy = openTerminal(short.server, id, {
+        ...options,
+        query: { command: ['bash', '-c', 'for i in {1..20}; do echo $i; sleep 0.5; done'] },
+      })
+      expect((await idle.message('error')).error).toMatchObject({
+        kind: 'timeout',
+        message: 'the terminal was idle for 0.05 minutes',
+      })
+      expect(await busy.message('exit')).toMatchObject({ exit_code: 0 })
+      await noTerminalProcesses(short, id)
+    } finally {
+      await short.stop()
+    }
+  })
+})
+
+test('an unknown workspace is an error', async () => {
+  const terminal = openTerminal(booted.server, project_id, {
+    token: booted.server.admin_token,
+    query: { workspace_id: 'absent' },
+  })
+  expect((await terminal.message('error')).error).toMatchObject({
+    kind: 'not_found',
+    message: 'no workspace absent',
+  })
+})

@@ -9,18 +9,18 @@
 import type { RawData, WebSocket } from 'ws'
 import type { Caller } from '../../auth/caller.ts'
 import type { OpenStreams } from '../../auth/open-streams.ts'
-import { createRate, type Rate } from '../../auth/rate.ts'
+import { createRate } from '../../auth/rate.ts'
 import { Fault, toFault } from '../../fault.ts'
 import type { Terminal, TerminalSize } from '../../manager/terminal/terminals.ts'
 import { mustYield, waitForSlice } from '../../protocol/time-slice.ts'
 import { terminalSize } from '../../tools/declarations/terminal.ts'
 import type { CallContext } from '../../tools/tool.ts'
+import type { OutputRate } from './output-rate.ts'
 
 type Options = {
   caller: Caller
   streams: OpenStreams
-  /** Bytes of output, by project. */
-  rate: Rate
+  rate: OutputRate
   idle_minutes: number
   open(signal: AbortSignal, progress: CallContext['progress']): Promise<Terminal>
   /** Logs a failure and returns it as a fault. */
@@ -38,8 +38,6 @@ const missedPings = 3
 const lastMs = 2_000
 
 const codes = { ended: 1000, leaving: 1001, refused: 1008, failed: 1011 }
-
-const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 
 function parsed(text: string): Record<string, unknown> | undefined {
   try {
@@ -137,11 +135,7 @@ export function createConnection(web: WebSocket, options: Options): void {
 
   async function mayContinue(bytes: number, project_id: string): Promise<void> {
     if (mustYield()) await new Promise<void>((resolve) => waitForSlice(resolve))
-    for (;;) {
-      const taken = options.rate.take(project_id, bytes)
-      if (taken.ok) break
-      await pause(taken.retry_after_seconds * 1000)
-    }
+    await options.rate.take(project_id, bytes)
     while (unacknowledged >= windowBytes && !over)
       await new Promise<void>((resolve) => {
         onAcknowledged = resolve

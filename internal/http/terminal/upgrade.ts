@@ -15,6 +15,7 @@ import type { Door } from '../../tools/door.ts'
 import { errorResponse, logged } from '../errors.ts'
 import type { Guard } from '../guard.ts'
 import { createConnection } from './connection.ts'
+import { createOutputRate } from './output-rate.ts'
 
 export type UpgradeOptions = {
   guard: Guard
@@ -75,7 +76,7 @@ export function createTerminalUpgrade(options: UpgradeOptions) {
     perMessageDeflate: false,
     maxPayload: messageBytes,
   })
-  const rate = createRate(outputRate)
+  const rate = createOutputRate(createRate(outputRate))
 
   /** A page cannot set the header of a WebSocket: its credential would be found here too. */
   const callerOf = (incoming: IncomingMessage) =>

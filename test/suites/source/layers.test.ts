@@ -67,6 +67,8 @@ const homes: [RegExp, string[]][] = [
   [/^croner$/, ['internal/manager/schedule']],
   [/^jose$/, ['internal/auth']],
   [/^(hono|@hono\/node-server)(\/|$)/, ['internal/http']],
+  // The command line is the client of the terminal.
+  [/^ws$/, ['internal/http/terminal', 'cmd/oubliette-server/shell']],
   [/^@agentclientprotocol\/sdk$/, ['internal/droid']],
   [/^esbuild$/, ['cmd/oubliette-client/bundle.ts']],
   [

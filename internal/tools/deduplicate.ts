@@ -50,7 +50,8 @@ export function createDeduplicate(options: {
     run: (args: Record<string, unknown>, signal: AbortSignal) => Promise<Outcome>,
   ): Promise<Outcome> => {
     const action = actionOf(tool, args)
-    if (call_id === undefined || !action || action.needs.endsWith(':read')) return await run(args, signal)
+    const repeatable = action?.needs.endsWith(':read') && action.idempotent
+    if (call_id === undefined || !action || repeatable) return await run(args, signal)
     const key = `${session_id} ${call_id}`
     const before = running.get(key)
     if (before) return await join(key, before, signal)

@@ -105,7 +105,7 @@ export const projectChanges = standalone(
   action({
     about:
       'List the OpenSpec changes of a project (openspec/changes) with the state and task counts of each.',
-    brief: 'List OpenSpec changes with state and task counts.',
+    brief: 'List OpenSpec changes and task counts.',
     needs: 'project:read',
     example: { project_id: ids.project_id },
     input: z.object({
@@ -134,7 +134,7 @@ export const projectChanges = standalone(
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.changes(project_id, options),
   }),
-  { project_id: '', workspace_id: 'Default: the default workspace', include_archived: '' },
+  { project_id: '', workspace_id: '', include_archived: '' },
 )
 
 export const projectTasks = standalone(
@@ -164,7 +164,7 @@ export const projectTasks = standalone(
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.tasks(project_id, options),
   }),
-  { project_id: '', workspace_id: 'Default: the default workspace', change: 'Default: all' },
+  { project_id: '', workspace_id: '', change: '' },
 )
 
 export const callerToolResponse = standalone(

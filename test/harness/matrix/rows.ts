@@ -43,6 +43,17 @@ export const rows: Record<string, Row> = {
   'diagnostics.db_query': { class: 'admin read', ...nothing({ query: 'select 1' }) },
   'diagnostics.config': { class: 'admin read', ...nothing() },
   'diagnostics.audit': { class: 'admin read', ...nothing() },
+  'diagnostics.tools': { class: 'admin read', ...session() },
+  'diagnostics.tool_schema': { class: 'admin read', ...nothing({ tool: 'project' }) },
+  // The outcome for a token is that of what it runs: here, a read of its own.
+  'diagnostics.run_tool': {
+    class: 'admin read',
+    ...nothing({ tool: 'schedule', arguments: { action: 'preview', cron_expr: '@daily' } }),
+  },
+  'diagnostics.agents': { class: 'admin read', ...nothing() },
+  'diagnostics.agent_state': { class: 'admin read', ...session() },
+  'diagnostics.skills': { class: 'admin read', ...about() },
+  'diagnostics.usage': { class: 'admin read', ...nothing() },
 
   'project.create': { class: 'global write', input: () => ({ name: `matrix created ${++made}` }) },
   'project.list': { class: 'global read', ...nothing() },
@@ -133,6 +144,7 @@ export const rows: Record<string, Row> = {
   image_rebuild: { class: 'global write', ...nothing({ container_type: 'base' }) },
   project_changes: { class: 'project read', ...about() },
   project_tasks: { class: 'project read', ...about() },
+  usage: { class: 'project read', ...about() },
 }
 
 /** What the server of the matrix has to be booted with. */

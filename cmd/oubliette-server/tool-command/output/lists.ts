@@ -48,6 +48,19 @@ const runs: List = {
   ],
 }
 
+const usage: List = {
+  rows: 'usage',
+  key: 'key',
+  columns: [
+    column('KEY', 'key', flexible),
+    column('NAME', 'name', flexible),
+    column('SESSIONS', 'sessions'),
+    column('INPUT', 'input_tokens'),
+    column('OUTPUT', 'output_tokens'),
+    column('COST USD', 'cost_usd'),
+  ],
+}
+
 /** By tool and action. */
 export const lists: Record<string, List> = {
   'project list': {
@@ -158,6 +171,47 @@ export const lists: Record<string, List> = {
       column('REQUEST', 'request_id', wide),
     ],
   },
+  'diagnostics tools': {
+    rows: 'tools',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('SOURCE', 'source'),
+      column('DESCRIPTION', 'description', flexible),
+      column('CALLER', 'caller_id', wide),
+      column('ACTIONS', 'actions', { wide: true, flexible: true }),
+    ],
+  },
+  'diagnostics agents': {
+    rows: 'agents',
+    key: 'session_id',
+    columns: [
+      column('DEPTH', 'depth'),
+      id('SESSION', 'session_id'),
+      column('PROJECT', 'project_name', flexible),
+      column('DROID', 'droid'),
+      status(),
+      age('AGE', 'created_at'),
+      column('LAST', 'last_event.type'),
+      age('AT', 'last_event.at'),
+      column('COST', 'usage.cost_usd'),
+      id('PARENT', 'parent_session_id', wide),
+      column('MODEL', 'model', wide),
+      column('TURNS', 'turns', wide),
+    ],
+  },
+  'diagnostics skills': {
+    rows: 'skills',
+    key: 'name',
+    columns: [
+      column('NAME', 'name', flexible),
+      column('SOURCE', 'source'),
+      column('DESCRIPTION', 'description', flexible),
+      column('PATH', 'path', wide),
+    ],
+  },
+  'diagnostics usage': usage,
+  'usage usage': usage,
   'approval list': {
     rows: 'approvals',
     key: 'approval_id',

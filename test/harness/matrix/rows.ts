@@ -10,6 +10,8 @@ export type Row = {
   fresh?: true
   /** Where a session that comes over the socket may not do what a token of the same scope may. */
   for_sessions?: Class
+  /** The action that a call that succeeds runs as well, with an audit row of its own. */
+  runs?: string
 }
 /** `project.update` of one field, on a new project that is made with `before`. */
 export type FieldRow = {
@@ -45,9 +47,9 @@ export const rows: Record<string, Row> = {
   'diagnostics.audit': { class: 'admin read', ...nothing() },
   'diagnostics.tools': { class: 'admin read', ...session() },
   'diagnostics.tool_schema': { class: 'admin read', ...nothing({ tool: 'project' }) },
-  // The outcome for a token is that of what it runs: here, a read of its own.
   'diagnostics.run_tool': {
     class: 'admin read',
+    runs: 'schedule.preview',
     ...nothing({ tool: 'schedule', arguments: { action: 'preview', cron_expr: '@daily' } }),
   },
   'diagnostics.agents': { class: 'admin read', ...nothing() },

@@ -21,6 +21,8 @@ export type List = {
   columns: Column[]
   /** The field that is printed instead of a table, one row per line. */
   lines?: string
+  /** Rows are entries of a log: each is printed as one line with all its fields. */
+  log?: true
 }
 
 type More = Omit<Column, 'title' | 'path'>
@@ -149,6 +151,7 @@ export const lists: Record<string, List> = {
   'diagnostics server_log': {
     rows: 'entries',
     key: 'message',
+    log: true,
     columns: [
       age('AGE', 'at'),
       column('LEVEL', 'level', { as: 'status' }),

@@ -73,8 +73,8 @@ export async function groupUsage(db: Db, filter: UsageFilter): Promise<GroupedUs
     group_by === 'day' ? sql`key desc` : sql`cost_usd desc, input_tokens + output_tokens desc, key`
   const { rows } = await sql<GroupedUsage>`
     select key, ${names[group_by]} as name, sessions, input_tokens, output_tokens, cost_usd
-    from (select ${keys[group_by]} as key, ${sums} from usage ${matching(filter)} group by 1 order by ${order}
-      limit ${limit}) grouped
+    from (select * from (select ${keys[group_by]} as key, ${sums} from usage ${matching(filter)} group by 1) grouped
+      order by ${order} limit ${limit}) largest
     order by ${order}`.execute(db)
   return rows
 }

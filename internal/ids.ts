@@ -36,6 +36,8 @@ export const newTokenId = () => short('tok')
 export const newApprovalId = () => short('apr')
 export const newScheduleId = () => short('sch')
 export const newExecId = () => short('exec')
+export const newUpstreamId = () => short('ups')
+export const newUpstreamCallId = () => short('call')
 export const newRunId = () => short('run')
 export const newRequestId = () => short('req')
 export const defaultWorkspace = 'default'

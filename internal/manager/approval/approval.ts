@@ -58,7 +58,13 @@ export type DefinitionQuestion = From &
   Joined & {
     kind: 'definition'
     /** What changed, for people and for the effect of the decision; at most 64 KiB as JSON. */
-    change: { status: 'new' | 'changed'; pin: string; before: unknown; after: unknown; [key: string]: unknown }
+    change: {
+      status: 'new' | 'changed'
+      pin: string
+      before: unknown
+      after: unknown
+      [key: string]: unknown
+    }
   }
 
 export type ElicitationQuestion = From &

@@ -65,7 +65,7 @@ it.each([
 
 it('finds nothing in ordinary text of any language', () => {
   expect(hiddenCharacters(tool)).toEqual([])
-  expect(hiddenCharacters({ ...tool, description: 'Grüße, 日本語, 👩 ok\n\tשלום' })).toEqual([])
+  expect(hiddenCharacters({ ...tool, description: 'Grüße, 日本語, 👩‍💻 ❤️‍🔥 ok\n\tשלום' })).toEqual([])
 })
 
 it('recognises a renamed tool, and no other', () => {

@@ -67,14 +67,17 @@ export function hiddenCharacters(tool: UpstreamTool): HiddenCharacter[] {
   const found = new Map<string, HiddenCharacter>()
   const look = (path: string, text: string) => {
     if (plain.test(text)) return
+    let before = ''
     for (const character of text) {
       const code = character.codePointAt(0)!
-      const name = nameOf(code)
+      const isJoiner = code === 0x200d && /\p{Extended_Pictographic}|\p{Emoji_Modifier}|\ufe0f/u.test(before)
+      const name = isJoiner ? undefined : nameOf(code)
+      before = character
       if (name === undefined) continue
       const code_point = `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
       const key = `${path} ${code_point}`
-      const before = found.get(key)
-      if (before) before.count += 1
+      const same = found.get(key)
+      if (same) same.count += 1
       else if (found.size < mostReported) found.set(key, { path, code_point, name, count: 1 })
     }
   }

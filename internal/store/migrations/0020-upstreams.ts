@@ -77,7 +77,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   )
   await sql`
     create index upstream_calls_open on upstream_calls (status)
-      where status in ('waiting', 'sent', 'input_required')`.execute(db)
+      where status in ('sent', 'input_required')`.execute(db)
   await sql`create index upstream_calls_ended on upstream_calls (ended_at) where ended_at is not null`.execute(
     db,
   )

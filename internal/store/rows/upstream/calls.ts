@@ -65,7 +65,7 @@ export async function cancelCallsOf(db: Db, session_ids: string[]): Promise<void
     .updateTable('upstream_calls')
     .set({ status: 'cancelled', ended_at: sql`now()` })
     .where('session_id', 'in', session_ids)
-    .where('status', 'in', ['waiting', 'input_required'])
+    .where('status', '=', 'input_required')
     .execute()
 }
 

@@ -98,17 +98,10 @@ export interface UpstreamToolsTable {
 }
 
 /**
- * waiting → sent → done | failed | outcome_unknown; sent → input_required → sent; waiting → cancelled. `waiting` is for an
- * approval. A row that is `sent` when its server ends becomes `outcome_unknown`.
+ * sent → done | failed | outcome_unknown; sent → input_required → sent | cancelled. A row that is `sent` when its server ends
+ * becomes `outcome_unknown`.
  */
-export type CallStatus =
-  | 'waiting'
-  | 'sent'
-  | 'input_required'
-  | 'done'
-  | 'failed'
-  | 'cancelled'
-  | 'outcome_unknown'
+export type CallStatus = 'sent' | 'input_required' | 'done' | 'failed' | 'cancelled' | 'outcome_unknown'
 
 export interface UpstreamCallsTable {
   id: string

@@ -33,6 +33,11 @@ export async function upstreamByName(
     .executeTakeFirst()
 }
 
+/** Locked against other changes until the transaction ends. */
+export async function lockUpstream(trx: Db, id: string): Promise<UpstreamRow | undefined> {
+  return await trx.selectFrom('upstreams').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
 export async function allUpstreams(db: Db): Promise<UpstreamRow[]> {
   return await db.selectFrom('upstreams').selectAll().orderBy('created_at').orderBy('id').execute()
 }

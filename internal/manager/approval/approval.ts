@@ -2,9 +2,9 @@
 // policy wants asked, changed definitions of upstream tools, questions of upstream servers, and OAuth consents. A question
 // is a row from the moment it is asked until its session is deleted: it survives crashes of server, client and caller. The
 // first decision is final. `policy.ts` decides what is asked; this room does not know upstreams.
-import type { Caller } from '../../auth/caller.ts'
+import { Fault } from '../../fault.ts'
+import type { Autonomy } from '../../protocol/messages.ts'
 import type { Db } from '../../store/open.ts'
-import type { Autonomy } from './policy.ts'
 
 export const approvalKinds = ['permission', 'tool', 'definition', 'elicitation', 'consent'] as const
 export type ApprovalKind = (typeof approvalKinds)[number]
@@ -109,13 +109,26 @@ export type Asking = {
   onAsked?: (approval_id: string) => void
 }
 
-/** What a receipt is bound to. */
+/** What a receipt is bound to. `call_id` is recorded as its user. */
 export type Binding = {
   session_id: string
   server_id: string
   tool: string
   arguments: Record<string, unknown>
+  call_id: string
 }
+
+/** The error that a droid gets for a call that was not allowed. */
+export const refusal = (
+  what: string,
+  { status, reason, approval_id }: Decision & { decision: 'deny' },
+): Fault =>
+  new Fault('forbidden', `${what} was not approved: ${reason} (${approval_id})`, {
+    hint:
+      status === 'denied'
+        ? 'do not repeat the call unchanged: a person decided against it; continue without it or ask the user'
+        : 'continue without it, or repeat the call to ask again',
+  })
 
 /** An approval as its effects see it. */
 export type DecidedApproval = {
@@ -146,8 +159,8 @@ export interface Approvals {
    */
   use(trx: Db, approval_id: string, binding: Binding): Promise<boolean>
   /**
-   * Runs in the transaction of the decision (also of an expiry and a cancellation), so that its effect, for example the
-   * status of a pin, cannot be lost. It must not call this room.
+   * Runs in the transaction that closes a question without a session (decision, expiry, cancellation), so that its effect,
+   * for example the status of a pin, cannot be lost. It must not call this room.
    */
   onDecided(kind: ApprovalKind, effect: (trx: Db, approval: DecidedApproval) => Promise<void>): void
   /** Decides the open questions of a kind about an upstream that somebody answered elsewhere, for example an OAuth callback. */
@@ -157,7 +170,6 @@ export interface Approvals {
   ): Promise<string[]>
   /** Cancels all open questions about an upstream and revokes what is remembered of it: it was removed. */
   forgetServer(server_id: string, reason: string): Promise<void>
-  decide(caller: Caller, approval_id: string, answer: Answer): Promise<object>
 }
 
 export type Answer = {

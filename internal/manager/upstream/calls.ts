@@ -8,12 +8,13 @@ import { Fault, messageOf } from '../../fault.ts'
 import { newUpstreamCallId } from '../../ids.ts'
 import { hashOf } from '../../lib/canonical-json.ts'
 import type { Log } from '../../log.ts'
+import type { Autonomy } from '../../protocol/messages.ts'
 import type { Db } from '../../store/open.ts'
 import type { UpstreamCallRow } from '../../store/rows/upstream/calls.ts'
 import type { UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
 import type { CallOutcome, InputRequest, InputResponse, UpstreamTool } from '../../upstream/upstream.ts'
-import type { Approvals } from '../approval/approval.ts'
-import type { Autonomy, Override, PolicyAnswer } from '../approval/policy.ts'
+import { type Approvals, refusal } from '../approval/approval.ts'
+import type { Override, PolicyAnswer } from '../approval/policy.ts'
 import type { SchemaCheck } from '../caller/tools.ts'
 import type { CallLog } from './call-log.ts'
 import type { Offer } from './catalog.ts'
@@ -144,10 +145,7 @@ export function createCalls(deps: {
       },
       { signal: how.signal, cancelled: how.cancelled },
     )
-    if (decision.decision === 'deny')
-      throw new Fault('forbidden', `${tool.visible_name} was not allowed: ${decision.reason}`, {
-        hint: 'do not repeat the call; continue without it, or ask the user',
-      })
+    if (decision.decision === 'deny') throw refusal(tool.visible_name, decision)
     return decision.by === 'decision' ? decision.approval_id : undefined
   }
 
@@ -222,6 +220,7 @@ export function createCalls(deps: {
         server_id: upstream.id,
         tool: tool.name,
         arguments: args,
+        call_id: call_id ?? id,
       }
       if (approval_id && !(await approvals.use(trx, approval_id, binding)))
         throw new Fault('conflict', `the approval ${approval_id} was used already`)

@@ -177,6 +177,22 @@ export function createRegistry(deps: {
     return after
   }
 
+  /** A row of the file as its entry is now: what the entry leaves out is removed. */
+  async function replace(row: UpstreamRow, entry: ServerEntry): Promise<void> {
+    const { settings, literals } = applyChange(row, undefined, entry)
+    await updateUpstream(db, row.id, {
+      settings: JSON.stringify(settings),
+      secrets: await encryptLiterals(encryption, row.id, literals),
+      // An unsafe entry stays as an admin has switched it.
+      ...(entry.unsafe && row.settings.unsafe
+        ? {}
+        : { enabled: entry.unsafe ? false : (entry.enabled ?? true) }),
+    })
+    const after = await upstreamById(db, row.id)
+    if (after && !after.enabled) await connections.drop(row.id)
+    deps.changed(after ?? row)
+  }
+
   async function update(
     caller: Caller,
     { name, project_id, ...change }: { name: string; project_id?: string } & EntryChange,
@@ -261,7 +277,7 @@ export function createRegistry(deps: {
     remove,
     import: importServers,
     insert,
-    write,
+    replace,
     removeRow,
     visible: (caller: Caller, which: { name: string; project_id?: string }) =>
       visible({ ...which, project_id: projectOf(caller, which.project_id) }),

@@ -9,7 +9,7 @@ import type { Call } from '../protocol/peer.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { tools } from './declarations/index.ts'
 import { callerToolCall } from './declarations/internal.ts'
-import { createDeduplicate } from './deduplicate.ts'
+import { createDeduplicate, createRunningCalls } from './deduplicate.ts'
 import { createDisabled } from './disabled-tools.ts'
 import type { Door } from './door.ts'
 import type { CallContext, Outcome } from './tool.ts'
@@ -42,10 +42,11 @@ type Methods = DroidSide<Identity>['droid']
 type How = Pick<Call, 'signal' | 'progress'>
 
 export function createDroidCalls(door: () => Door, managers: () => Managers): Methods {
+  const running = createRunningCalls(wasCancelled)
   const deduplicate = createDeduplicate({
     tools,
     begin: (session_id, call_id) => managers().droidCalls.begin(session_id, call_id),
-    wasCancelled,
+    running,
   })
 
   const contextOf = (identity: Identity, scope: Scope, { signal, progress }: How): CallContext => ({

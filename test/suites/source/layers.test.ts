@@ -69,6 +69,7 @@ const homes: [RegExp, string[]][] = [
   [/^(hono|@hono\/node-server)(\/|$)/, ['internal/http']],
   [/^@agentclientprotocol\/sdk$/, ['internal/droid']],
   [/^esbuild$/, ['cmd/oubliette-client/bundle.ts']],
+  [/^undici$/, ['internal/upstream/net']],
   [
     /^@modelcontextprotocol\//,
     ['internal/mcp', 'internal/tools/schema', 'internal/upstream', 'cmd/oubliette-client'],

@@ -9,9 +9,10 @@ import type { Call } from '../protocol/peer.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { tools } from './declarations/index.ts'
 import { callerToolCall } from './declarations/internal.ts'
-import { createDeduplicate, createRunningCalls } from './deduplicate.ts'
 import { createDisabled } from './disabled-tools.ts'
 import type { Door } from './door.ts'
+import { createDeduplicate, createRunningCalls } from './droid/deduplicate.ts'
+import { createUpstreamTools } from './droid/upstream-tools.ts'
 import type { CallContext, Outcome } from './tool.ts'
 
 const noScope = () =>
@@ -48,6 +49,8 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
     begin: (session_id, call_id) => managers().droidCalls.begin(session_id, call_id),
     running,
   })
+
+  const upstream = createUpstreamTools(managers)
 
   const contextOf = (identity: Identity, scope: Scope, { signal, progress }: How): CallContext => ({
     caller: identity.caller(scope),
@@ -95,11 +98,22 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
 
   return {
     oubliette_tools: async (identity) => ({
-      tools: identity.scope
-        ? createDisabled(identity.disabled_tools).without(door().listing(identity.scope))
-        : [],
+      tools: [
+        ...(identity.scope
+          ? createDisabled(identity.disabled_tools).without(door().listing(identity.scope))
+          : []),
+        ...(await upstream.list(identity)),
+      ],
     }),
     oubliette_call_tool: async (identity, params, how) => {
+      if (upstream.has(params.tool)) {
+        const request = { session_id: identity.session_id, call_id: params.call_id, signal: how.signal }
+        return await running(request, async (signal) => {
+          const { disabled_tools } = identity
+          const context = { ...contextOf(identity, own(identity), { ...how, signal }), disabled_tools }
+          return await upstream.call(door(), identity, context, params)
+        })
+      }
       if (!identity.scope) throw noScope()
       const [tool, args] = unflatten(params.tool, params.arguments)
       const context = contextOf(identity, identity.scope, how)

@@ -98,6 +98,8 @@ async function startRooms({ settings, log, stack }: Start, { store, runtime, aut
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
     schema,
+    servers_directories: [process.cwd(), home],
+    consent_url: `http://${config.address}/mcp-servers/consent`,
     onCommit: [(committed) => notify(committed)],
   })
   stack.defer(() => managers.close())
@@ -189,6 +191,7 @@ export async function serve(settings: Settings): Promise<void> {
 
   await managers.audit.settleAbandoned()
   await managers.listen()
+  await managers.gateway.start()
   const { url } = await http.listen()
   stack.defer(() => http.close(config.shutdown_seconds))
   log.info('listening', { url, home, instance })

@@ -8,20 +8,22 @@ import type { Log } from '../../log.ts'
 import { isFinal } from '../../protocol/session-status.ts'
 import type { Relay } from '../../relay/relay.ts'
 import type { Store } from '../../store/open.ts'
+import { sessionById } from '../../store/rows/session/sessions.ts'
 import { hasTrigrams } from '../../store/rows/upstream/tools.ts'
 import {
   projectsUsing,
   saveObserved,
   type UpstreamRow,
   upstreamById,
+  upstreamsOfProject,
 } from '../../store/rows/upstream/upstreams.ts'
-import type { GuardedFetch, Upstreams } from '../../upstream/upstream.ts'
+import type { Upstreams } from '../../upstream/upstream.ts'
 import type { ApprovalInbox } from '../approval/approvals.ts'
 import { decide } from '../approval/policy.ts'
 import type { SchemaCheck } from '../caller/tools.ts'
 import type { Committed } from '../events/log-writer.ts'
-import { requireProject } from '../project/require.ts'
 import type { Workspaces } from '../workspace/workspaces.ts'
+import { createBoundary } from './boundary.ts'
 import { createCallLog } from './call-log.ts'
 import { createCalls, type From, type How } from './calls.ts'
 import { createCatalogs, type Offer } from './catalog.ts'
@@ -42,9 +44,7 @@ type Deps = {
   schema: SchemaCheck
   workspaces: Workspaces
   toolsChanged: Relay['toolsChanged']
-  fetchFor: (row: UpstreamRow) => Promise<GuardedFetch>
   startStdio: StartStdio
-  permit: Parameters<typeof createRegistry>[0]['permit']
   /** Directories that may have mcp-servers.json, in this order. */
   directories: readonly string[]
   redirect_url: string
@@ -55,8 +55,10 @@ export function createGateway(deps: Deps) {
   const { db } = store
   const encryption = createEncryption(encryptionKey(deps.home))
 
+  const boundary = createBoundary(deps)
   const specOf = createSpecOf({
     ...deps,
+    fetchFor: boundary.fetchFor,
     encryption,
     env: process.env,
     secretOf: async () => undefined,
@@ -91,7 +93,15 @@ export function createGateway(deps: Deps) {
           log.warn('failed to read an MCP server', { upstream_id: id, reason: messageOf(error) }),
       ),
   })
-  const registry = createRegistry({ ...deps, encryption, connections, definitions, catalogs, changed })
+  const registry = createRegistry({
+    ...deps,
+    encryption,
+    connections,
+    definitions,
+    catalogs,
+    permit: boundary.permit,
+    changed,
+  })
   const trusts = (row: UpstreamRow) =>
     config.approvals.trust_annotations === 'all' ||
     (config.approvals.trust_annotations === 'admin' && row.trusted)
@@ -161,8 +171,14 @@ export function createGateway(deps: Deps) {
     offerOf,
     search,
     call: calls.call,
+    autonomyOf: async (session_id: string) => (await sessionById(db, session_id))?.autonomy_level ?? 'off',
     /** Above this number of tools some agents get a search instead of the list. */
     find_tools_above: config.gateway.find_tools_above,
+    /** Whether this droid loads every definition: Claude Code and Droid defer them, a shell has no prompt. */
+    needsSearch: (droid: string): boolean => {
+      const { kind, agent } = config.droids[droid] ?? { kind: 'acp' as const, agent: undefined }
+      return kind !== 'shell' && agent !== 'claude' && agent !== 'droid'
+    },
     async tools(caller: Caller, which: { name: string; project_id?: string }) {
       const row = await registry.visible(caller, which)
       const known = row.discovered_at === null && row.enabled ? await definitions.refresh(row.id) : row
@@ -198,11 +214,18 @@ export function createGateway(deps: Deps) {
       return await (await connections.use(row)).authorize(row.id)
     },
     /** Where a project's `mcp_servers`, network or deletion changed what its droids see. */
-    projectChanged(project_id: string): void {
+    async projectChanged(project_id: string): Promise<void> {
       catalogs.forget()
+      // Their boundary may be another one: they connect again with it.
+      for (const { id, trusted } of await upstreamsOfProject(db, project_id))
+        if (!trusted) await connections.drop(id)
       deps.toolsChanged(project_id)
     },
-    requireProject: (project_id: string) => requireProject(db, project_id),
+    /** Before a project is deleted: its rows are deleted with it. */
+    async projectDeleted(project_id: string): Promise<void> {
+      for (const { id } of await upstreamsOfProject(db, project_id)) await connections.drop(id)
+      catalogs.forget()
+    },
     onCommit({ rows }: Committed): void {
       const ended = rows.filter(({ status }) => isFinal(status)).map(({ id }) => id)
       if (ended.length > 0)
@@ -220,6 +243,7 @@ export function createGateway(deps: Deps) {
     async close(): Promise<void> {
       await file.close()
       await connections.close()
+      await boundary.close()
       await definitions.close()
       await callLog.close()
     },

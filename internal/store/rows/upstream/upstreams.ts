@@ -38,8 +38,8 @@ export async function lockUpstream(trx: Db, id: string): Promise<UpstreamRow | u
   return await trx.selectFrom('upstreams').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-export async function allUpstreams(db: Db): Promise<UpstreamRow[]> {
-  return await db.selectFrom('upstreams').selectAll().orderBy('created_at').orderBy('id').execute()
+export async function upstreamsOfProject(db: Db, project_id: string): Promise<UpstreamRow[]> {
+  return await db.selectFrom('upstreams').selectAll().where('project_id', '=', project_id).execute()
 }
 
 export async function fileUpstreams(db: Db): Promise<UpstreamRow[]> {

@@ -2,8 +2,8 @@
 // A repeat joins a call that is still running. After a restart of the server, an action with an idempotency_key gets the id of
 // the call as its key; an idempotent action is repeated; for other actions a row records that the call began, and the repeat
 // fails: the call may have taken effect, and running it twice would be worse than asking the droid to check.
-import { Fault } from '../fault.ts'
-import type { Outcome, Tool } from './tool.ts'
+import { Fault } from '../../fault.ts'
+import type { Outcome, Tool } from '../tool.ts'
 
 /** How long a call continues after its connection was lost, so that the client can reconnect for its result. */
 const patienceMs = 30_000

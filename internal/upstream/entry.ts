@@ -5,12 +5,15 @@
 //                           ▼              ▼
 //                   degraded (tries again at the next use) ──some failures in a row──▶ error (fails at once until `retry_at`)
 import { setTimeout as pause } from 'node:timers/promises'
+import { InsufficientScopeError } from '@modelcontextprotocol/client'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
 import { createBackoff, stableMs } from './backoff.ts'
 import { type Connection, connect, type Era } from './connection/connect.ts'
 import { createFairQueue } from './fair-queue.ts'
 import { UpstreamFault, upstreamFault } from './faults.ts'
+import { type Credentials, createCredentials } from './oauth/credentials.ts'
+import { createHttpFetch } from './transport/http-fetch.ts'
 import type {
   CallOptions,
   CallOutcome,
@@ -37,6 +40,7 @@ export type EntryDeps = {
 type Attempt = { promise: Promise<Connection>; abort: AbortController; connection?: Connection }
 
 export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
+  const log = deps.log.with({ upstream: first.name })
   let spec = first
   let current: Attempt | undefined
   let backoff = createBackoff()
@@ -49,9 +53,9 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
   let users = 0
   let discovering: Promise<Discovered> | undefined
   let removed = false
+  let credentials = credentialsOf(first)
   const schemas = new Map<string, Record<string, unknown>>()
   const queue = createFairQueue(first.concurrency, `upstream "${first.name}"`)
-  const log = deps.log.with({ upstream: first.name })
 
   function state(): UpstreamState {
     if (current?.connection) return reason === null ? 'connected' : 'degraded'
@@ -64,7 +68,7 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     const time = (at: number | undefined) => (at === undefined ? null : new Date(at).toISOString())
     return {
       state: state(),
-      credentials: 'none',
+      credentials: credentials?.state() ?? 'none',
       reason,
       stderr: stderr(),
       failures: backoff.failures,
@@ -72,6 +76,43 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
       connected_at: current?.connection ? time(connected_at) : null,
       protocol_version: current?.connection?.protocol_version ?? null,
     }
+  }
+
+  function credentialsOf({ name, transport, max_result_bytes }: UpstreamSpec): Credentials | undefined {
+    if (transport.kind === 'stdio' || !transport.oauth) return undefined
+    const { url, fetch, kind, oauth } = transport
+    const limited = createHttpFetch({
+      kind,
+      url,
+      headers: {},
+      fetch,
+      max_result_bytes,
+      onStreamEnd: () => {},
+    })
+    const made = createCredentials(name, url, oauth, limited, () => {
+      if (made === credentials) deps.changed(false)
+    })
+    made
+      .load()
+      .catch((error: unknown) => log.warn('failed to read the credentials of an upstream', { error }))
+    return made
+  }
+
+  /** Nothing is sent while only a consent helps. */
+  function checkCredentials(): void {
+    const is = credentials?.state()
+    if (is !== 'needs_reauth' && is !== 'revoked') return
+    throw new UpstreamFault('unavailable', `upstream "${spec.name}" requires authorization (${is})`, {
+      outcome: 'not_sent',
+      hint: 'authorize it with mcp_server auth',
+      needs_authorization: true,
+    })
+  }
+
+  async function refused(error: unknown): Promise<void> {
+    if (!(error instanceof UpstreamFault) || !error.needs_authorization) return
+    const { cause } = error
+    await credentials?.refuse(cause instanceof InsufficientScopeError ? cause.requiredScope : undefined)
   }
 
   function failed(why: string): void {
@@ -103,6 +144,7 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
       onStderr: (lines) => {
         stderr = lines
       },
+      auth: credentials?.provider,
       schemas,
     })
     const attempt: Attempt = {
@@ -119,13 +161,15 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
           opened(attempt, connection)
           return connection
         },
-        (error: unknown) => {
+        async (error: unknown) => {
+          const fault = upstreamFault(spec.name, error, false)
+          await refused(fault)
           if (current === attempt) {
             current = undefined
             era = undefined
-            failed(upstreamFault(spec.name, error, false).message)
+            failed(fault.message)
           }
-          throw error
+          throw fault
         },
       ),
     }
@@ -200,6 +244,8 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     for (;;) {
       signal.throwIfAborted()
       if (removed) throw new Fault('not_found', `no upstream ${spec.id}`)
+      await credentials?.load()
+      checkCredentials()
       if (current) return await raced(current.promise, signal)
       const wait_ms = backoff.wait_ms()
       if (wait_ms === 0) {
@@ -243,6 +289,7 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
         return result
       } catch (error) {
         if (error instanceof UpstreamFault && error.kind === 'timeout') void check(connection)
+        await refused(error)
         throw error
       } finally {
         users--
@@ -265,6 +312,19 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     }
   }
 
+  async function restart(): Promise<void> {
+    await stop()
+    backoff = createBackoff()
+    reason = null
+    era = undefined
+    deps.changed(false)
+  }
+
+  function authorizable(): Credentials {
+    if (credentials) return credentials
+    throw new Fault('invalid', `upstream "${spec.name}" does not use OAuth`)
+  }
+
   return {
     get spec() {
       return spec
@@ -282,6 +342,8 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
       reason = null
       era = undefined
       schemas.clear()
+      credentials?.close()
+      credentials = credentialsOf(next)
       await stop()
     },
     discover(signal: AbortSignal | undefined): Promise<Discovered> {
@@ -332,15 +394,17 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
         }
       })
     },
-    async restart(): Promise<void> {
-      await stop()
-      backoff = createBackoff()
-      reason = null
-      era = undefined
-      deps.changed(false)
+    restart,
+    async authorize(): Promise<{ url: string; state: string } | undefined> {
+      return await authorizable().authorize()
+    },
+    async finishAuthorization(answer: { code: string; state: string; iss?: string }): Promise<void> {
+      await authorizable().finish(answer)
+      await restart()
     },
     async remove(): Promise<void> {
       removed = true
+      credentials?.close()
       await stop()
     },
   }

@@ -1,5 +1,6 @@
 // Errors of upstreams as faults. Whoever made the call has to know whether it may have taken effect: `outcome` says so.
 import {
+  InsufficientScopeError,
   OAuthError,
   ProtocolError,
   SdkError,
@@ -52,8 +53,9 @@ export function faultWithin(thrown: unknown): Fault | undefined {
   return undefined
 }
 
-export const isUnauthorized = (thrown: unknown): boolean =>
+const isUnauthorized = (thrown: unknown): boolean =>
   thrown instanceof UnauthorizedError ||
+  thrown instanceof InsufficientScopeError ||
   thrown instanceof OAuthError ||
   (thrown instanceof SdkError && thrown.code === SdkErrorCode.ClientHttpAuthentication)
 

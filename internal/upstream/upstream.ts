@@ -32,6 +32,8 @@ export type OAuthSettings = {
   scope?: string
   client_id?: string
   client_secret?: Secret
+  /** HTTPS address of this client's metadata, for authorization servers that take it as client id. */
+  client_metadata_url?: string
   grant: 'authorization_code' | 'client_credentials'
 }
 

@@ -61,12 +61,8 @@ export function createUpstreams({ log, version }: UpstreamsDeps): Upstreams {
     getPrompt: async (id, request, options) =>
       await entryOf(id).request('prompts/get', { ...request }, options),
     restart: async (id) => await entryOf(id).restart(),
-    authorize: async () => {
-      throw new Fault('unavailable', 'authorization of upstreams is not available')
-    },
-    finishAuthorization: async () => {
-      throw new Fault('unavailable', 'authorization of upstreams is not available')
-    },
+    authorize: async (id) => await entryOf(id).authorize(),
+    finishAuthorization: async (id, answer) => await entryOf(id).finishAuthorization(answer),
     subscribe(listener) {
       listeners.add(listener)
       return () => void listeners.delete(listener)

@@ -1,6 +1,7 @@
 // Opens one connection: transport, handshake of either era, news of changed lists. Everything that was opened is closed if a step
 // fails or takes too long.
 import {
+  type AuthProvider,
   type Client,
   type RequestOptions,
   SdkError,
@@ -48,6 +49,7 @@ export type ConnectOptions = {
   onListChanged(): void
   onAmbiguousInput(): void
   onStderr(lines: () => string[]): void
+  auth: AuthProvider | undefined
   /** Input schemas of tools that were discovered earlier. */
   schemas: Map<string, Record<string, unknown>>
 }
@@ -56,6 +58,7 @@ type Opened = { transport: Transport; stderr(): string[]; reason(): string | und
 
 async function openTransport(
   { transport, max_result_bytes }: UpstreamSpec,
+  auth: AuthProvider | undefined,
   signal: AbortSignal,
   onStreamEnd: () => void,
 ): Promise<Opened> {
@@ -72,10 +75,11 @@ async function openTransport(
   }
   const { kind, url, headers } = transport
   const fetch = createHttpFetch({ kind, url, headers, fetch: transport.fetch, max_result_bytes, onStreamEnd })
+  const more = { fetch, ...(auth ? { authProvider: auth } : {}) }
   const made =
     kind === 'http'
-      ? new StreamableHTTPClientTransport(new URL(url), { fetch })
-      : new SSEClientTransport(new URL(url), { fetch })
+      ? new StreamableHTTPClientTransport(new URL(url), more)
+      : new SSEClientTransport(new URL(url), more)
   return { transport: made, stderr: () => [], reason: () => undefined }
 }
 
@@ -113,7 +117,7 @@ async function attempt(
   signal.throwIfAborted()
   const lost = Promise.withResolvers<string>()
   let close = async () => {}
-  const opened = await openTransport(spec, signal, () => void close())
+  const opened = await openTransport(spec, options.auth, signal, () => void close())
   const { transport } = opened
   options.onStderr(opened.stderr)
   // SSE knows no probe: it is a transport of the older era.

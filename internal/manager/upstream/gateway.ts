@@ -211,7 +211,11 @@ export function createGateway(deps: Deps) {
     async authorize(row: UpstreamRow) {
       if (row.settings.transport === 'stdio')
         throw new Fault('invalid', 'a stdio server has no OAuth authorization')
-      return await (await connections.use(row)).authorize(row.id)
+      // The first consent of a server decides that it uses OAuth.
+      const known = row.settings.oauth
+        ? row
+        : await registry.write(row, { oauth: { grant: 'authorization_code' } })
+      return await (await connections.use(known)).authorize(known.id)
     },
     /** Where a project's `mcp_servers`, network or deletion changed what its droids see. */
     async projectChanged(project_id: string): Promise<void> {

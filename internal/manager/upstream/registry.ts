@@ -277,6 +277,7 @@ export function createRegistry(deps: {
     remove,
     import: importServers,
     insert,
+    write,
     replace,
     removeRow,
     visible: (caller: Caller, which: { name: string; project_id?: string }) =>

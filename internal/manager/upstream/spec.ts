@@ -42,15 +42,15 @@ export function createSpecOf(deps: {
   })
 
   function oauthOf({ id, settings }: UpstreamRow, literals: Literals) {
-    const { oauth, url } = settings
-    if (!url) return {}
+    const { oauth } = settings
+    if (!oauth) return {}
     return {
       oauth: {
         redirect_url: deps.redirect_url,
         store: credentialStore(id),
-        grant: oauth?.grant ?? ('authorization_code' as const),
-        ...(oauth?.scope ? { scope: oauth.scope } : {}),
-        ...(oauth?.client_id ? { client_id: oauth.client_id } : {}),
+        grant: oauth.grant,
+        ...(oauth.scope ? { scope: oauth.scope } : {}),
+        ...(oauth.client_id ? { client_id: oauth.client_id } : {}),
         ...(literals.client_secret ? { client_secret: new Secret(literals.client_secret) } : {}),
       },
     }
@@ -65,13 +65,12 @@ export function createSpecOf(deps: {
     }
     if (!settings.url) throw new Fault('invalid', `MCP server "${row.name}" has no url`)
     const headers = await resolve(row, settings.headers, literals.headers)
-    const isAuthorized = Object.keys(headers).some((name) => name.toLowerCase() === 'authorization')
     return {
       kind: settings.transport,
       url: settings.url,
       headers,
       fetch: await deps.fetchFor(row),
-      ...(isAuthorized && !settings.oauth ? {} : oauthOf(row, literals)),
+      ...oauthOf(row, literals),
     }
   }
 

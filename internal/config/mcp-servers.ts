@@ -190,33 +190,33 @@ const registryDocument = z.object({
   remotes: z.array(registryTransport).optional(),
 })
 
-function valuesOf(
-  list: z.infer<typeof registryValue>[] | undefined,
-  given: Record<string, string>,
-): Record<string, string> {
+type RegistryValue = z.infer<typeof registryValue>
+
+/** What the document gives values for, and the names of required ones that it leaves open. */
+function valuesOf(list: RegistryValue[] | undefined): { values: Record<string, string>; missing: string[] } {
   const values: Record<string, string> = {}
+  const missing: string[] = []
   for (const { name, value, default: usual, isRequired } of list ?? []) {
     if (name === undefined) continue
-    const chosen = given[name] ?? value ?? usual
+    const chosen = value ?? usual
     if (chosen !== undefined) values[name] = chosen
-    else if (isRequired)
-      throw new Fault('invalid', `the server needs a value for "${name}"`, {
-        hint: 'give it in env or headers',
-      })
+    else if (isRequired) missing.push(name)
   }
-  return { ...values, ...given }
+  return { values, missing }
 }
 
-const argumentsOf = (list: z.infer<typeof registryValue>[] | undefined): string[] =>
-  (list ?? []).flatMap(({ type, name, value, default: usual, isRequired }) => {
+function argumentsOf(list: RegistryValue[] | undefined): { args: string[]; missing: string[] } {
+  const args: string[] = []
+  const missing: string[] = []
+  for (const { type, name, value, default: usual, isRequired } of list ?? []) {
     const chosen = value ?? usual
-    if (chosen === undefined && isRequired)
-      throw new Fault('invalid', `the server needs a value for the argument "${name ?? '?'}"`, {
-        hint: 'add the server with mcp_server add and args',
-      })
-    if (type === 'named') return chosen === undefined ? (name ? [name] : []) : [name ?? '', chosen]
-    return chosen === undefined ? [] : [chosen]
-  })
+    if (chosen === undefined && isRequired) missing.push(name ?? 'a positional argument')
+    else if (type === 'named' && name !== undefined)
+      args.push(name, ...(chosen === undefined ? [] : [chosen]))
+    else if (chosen !== undefined) args.push(chosen)
+  }
+  return { args, missing }
+}
 
 /** The last part of a name such as `io.github.user/weather`, as the name of an upstream. */
 const shortName = (name: string): string =>
@@ -225,42 +225,58 @@ const shortName = (name: string): string =>
     .replace(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, '')
     .slice(0, 64)
 
-/** A remote if there is one, else the first package that can be started. */
-export function serverOfRegistry(
-  value: unknown,
-  given: { env?: Record<string, string>; headers?: Record<string, string> },
-): { name: string; entry: ServerEntry } {
+/** A remote if there is one, else the first package that can be started. What lacks values is disabled. */
+export function serverOfRegistry(value: unknown): ServerEntries {
   const parsed = registryDocument.safeParse(value)
   if (!parsed.success)
     throw new Fault('invalid', `not a server.json of the MCP registry: ${reasonOf(parsed.error)}`)
   const { name, remotes = [], packages = [] } = parsed.data
+  const found = remoteIn(remotes) ?? packageIn(packages)
+  if (!found)
+    throw new Fault('invalid', `server.json of "${name}" has no remote and no npm or PyPI package with stdio`)
+  const { raw, missing } = found
+  const problems =
+    missing.length === 0
+      ? []
+      : [
+          `server "${shortName(name)}" is disabled: it needs ${missing.join(', ')}; set them with mcp_server update`,
+        ]
+  return {
+    entries: new Map([[shortName(name), entryOf({ ...raw, enabled: missing.length === 0 })]]),
+    problems,
+  }
+}
+
+type Raw = { raw: Record<string, unknown>; missing: string[] }
+
+function remoteIn(remotes: z.infer<typeof registryTransport>[]): Raw | undefined {
   const remote = remotes.find(({ type, url }) => kinds[type] !== undefined && url)
-  if (remote) {
-    const headers = valuesOf(remote.headers, given.headers ?? {})
+  if (!remote) return undefined
+  const { values: headers, missing } = valuesOf(remote.headers)
+  return { raw: { type: remote.type, url: remote.url, headers }, missing }
+}
+
+/** How packages of a registry are started. */
+const runners: Record<string, { command: string; args: (identifier: string, version?: string) => string[] }> =
+  {
+    npm: { command: 'npx', args: (name, version) => ['-y', version ? `${name}@${version}` : name] },
+    pypi: { command: 'uvx', args: (name, version) => [version ? `${name}==${version}` : name] },
+  }
+
+function packageIn(packages: NonNullable<z.infer<typeof registryDocument>['packages']>): Raw | undefined {
+  for (const one of packages) {
+    const runner = runners[one.registryType ?? one.registry_type ?? '']
+    if (!runner || (one.transport && one.transport.type !== 'stdio')) continue
+    const { values: env, missing } = valuesOf(one.environmentVariables)
+    const before = argumentsOf(one.runtimeArguments)
+    const after = argumentsOf(one.packageArguments)
+    const args = [...before.args, ...runner.args(one.identifier, one.version), ...after.args]
     return {
-      name: shortName(name),
-      entry: entryOf({
-        type: remote.type,
-        url: remote.url,
-        ...(Object.keys(headers).length > 0 ? { headers } : {}),
-      }),
+      raw: { type: 'stdio', command: one.runtimeHint ?? runner.command, args, env },
+      missing: [...missing, ...before.missing, ...after.missing],
     }
   }
-  for (const one of packages) {
-    const registry = one.registryType ?? one.registry_type
-    const at = one.version ? (registry === 'pypi' ? `==${one.version}` : `@${one.version}`) : ''
-    const start =
-      registry === 'npm'
-        ? { command: one.runtimeHint ?? 'npx', args: ['-y', `${one.identifier}${at}`] }
-        : registry === 'pypi'
-          ? { command: one.runtimeHint ?? 'uvx', args: [`${one.identifier}${at}`] }
-          : undefined
-    if (!start || (one.transport && one.transport.type !== 'stdio')) continue
-    const env = valuesOf(one.environmentVariables, given.env ?? {})
-    const args = [...argumentsOf(one.runtimeArguments), ...start.args, ...argumentsOf(one.packageArguments)]
-    return { name: shortName(name), entry: entryOf({ type: 'stdio', command: start.command, args, env }) }
-  }
-  throw new Fault('invalid', `server.json of "${name}" has no remote and no npm or PyPI package with stdio`)
+  return undefined
 }
 
 const fileName = 'mcp-servers.json'

@@ -3,7 +3,12 @@
 import type { Caller } from '../../auth/caller.ts'
 import type { Encryption } from '../../auth/encryption.ts'
 import { holdsEverything } from '../../auth/grant.ts'
-import { type ServerEntry, serverOfRegistry, serversIn } from '../../config/mcp-servers.ts'
+import {
+  type ServerEntries,
+  type ServerEntry,
+  serverOfRegistry,
+  serversIn,
+} from '../../config/mcp-servers.ts'
 import { parseJsonc } from '../../config/place.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { newUpstreamId } from '../../ids.ts'
@@ -229,37 +234,15 @@ export function createRegistry(deps: {
     return { name: row.name, project_id: row.project_id, removed: true as const }
   }
 
-  /** The servers of a document: `.mcp.json` of a workspace, or what the caller gives. */
+  /** The servers of `.mcp.json` in the default workspace, or of a given document. */
   async function importServers(
     caller: Caller,
-    input: {
-      project_id?: string
-      workspace_id?: string
-      path?: string
-      document?: Record<string, unknown>
-      env?: Record<string, string>
-      headers?: Record<string, string>
-    },
+    input: { project_id?: string; document?: Record<string, unknown> },
   ) {
     const project_id = projectOf(caller, input.project_id)
-    let document: unknown = input.document
-    const path = input.path ?? '.mcp.json'
-    if (document === undefined) {
-      if (project_id === null)
-        throw new Fault('invalid', 'give document, or project_id and a path in its workspace')
-      const file = await deps.workspaces.readFile(project_id, input.workspace_id, path, {
-        offset: 0,
-        max_bytes: importBytes,
-      })
-      document = parseJsonc(file.content, path)
-    }
-    const isRegistry = typeof document === 'object' && document !== null && !('mcpServers' in document)
-    const found = isRegistry
-      ? [serverOfRegistry(document, input)].map(({ name, entry }) => [name, entry] as const)
-      : [...serversIn(document, input.document ? 'document' : path).entries]
-    const problems = isRegistry ? [] : serversIn(document, input.document ? 'document' : path).problems
+    const { entries, problems } = await entriesOf(project_id, input.document)
     const added: string[] = []
-    for (const [name, { run: _, ...entry }] of found) {
+    for (const [name, { run: _, ...entry }] of entries) {
       try {
         await add(caller, { name, ...entry, ...(project_id === null ? {} : { project_id }) })
         added.push(name)
@@ -269,6 +252,19 @@ export function createRegistry(deps: {
       }
     }
     return { added, problems }
+  }
+
+  async function entriesOf(
+    project_id: string | null,
+    document: Record<string, unknown> | undefined,
+  ): Promise<ServerEntries> {
+    if (document && !('mcpServers' in document)) return serverOfRegistry(document)
+    if (document) return serversIn(document, 'document')
+    if (project_id === null) throw new Fault('invalid', 'give project_id or document')
+    const range = { offset: 0, max_bytes: importBytes }
+    const { content, truncated } = await deps.workspaces.readFile(project_id, undefined, '.mcp.json', range)
+    if (truncated) throw new Fault('invalid', `.mcp.json is larger than ${importBytes} bytes`)
+    return serversIn(parseJsonc(content, '.mcp.json'), '.mcp.json')
   }
 
   return {

@@ -13,7 +13,6 @@ import {
   pagingBriefs,
   project_id,
   time,
-  workspace_id,
 } from './fields.ts'
 
 const { command, args, env, url, headers, timeout_seconds, allow, deny, policy } = connectionFields
@@ -39,14 +38,17 @@ const settable = {
   headers: headers.describe('HTTP headers, with values as in `env`.'),
   enabled: z.boolean().optional().describe('Whether it is used. Default: true.'),
   timeout_seconds: timeout_seconds.describe(
-    'Time-out of a call without progress, 1 to 86400. Default: `gateway.timeout_seconds` of the config.',
+    'Time-out of a call without progress, in seconds. Default: `gateway.timeout_seconds` of the config.',
   ),
   allow: allow.describe('Names of the tools to offer; `*` matches any characters. Default: all.'),
   deny: deny.describe('Names of tools that are not offered.'),
   policy: policy.describe(
     'By tool name or pattern: `allow`, `ask` or `deny` calls of droids. Default: by the annotations of the tool and the autonomy of the session.',
   ),
-  options: z.strictObject(optionFields).optional().describe('Further settings.'),
+  options: z
+    .strictObject(optionFields)
+    .optional()
+    .describe('Further settings; a project token can use those that its project bounds allow.'),
 }
 
 const server = z
@@ -112,25 +114,24 @@ export const mcpServerTool = tool({
     transport: '',
     command: '',
     args: '',
-    env: 'Stored encrypted; ${secret:name}',
+    env: '',
     url: '',
-    headers: 'As env',
+    headers: '',
     enabled: '',
-    timeout_seconds: 'Of a call',
-    allow: 'Tool names; * matches',
+    timeout_seconds: '',
+    allow: 'Tools; * matches',
     deny: '',
-    policy: 'Tool name: allow|ask|deny',
+    policy: 'tool: allow|ask|deny',
     options: '',
     status: '',
-    tools: 'Tool names; default all',
+    tools: 'default all',
     tool: '',
-    resource: 'URI, instead of tool',
-    prompt: 'Name, instead of tool',
+    resource: 'or URI',
+    prompt: 'or name',
     arguments: '',
-    path: '',
-    workspace_id: '',
-    document: 'mcpServers or server.json',
+    document: '',
   },
+  admin_fields: ['options'],
   actions: {
     add: action({
       about:
@@ -151,17 +152,13 @@ export const mcpServerTool = tool({
     }),
     import: action({
       about:
-        'Add the servers of a document: `.mcp.json` of a workspace, or a given `document` in that format or in the format of `server.json` of the MCP registry. Returns what was added and why others were not.',
-      brief: 'Add the servers of .mcp.json or of document.',
+        'Add the servers of `.mcp.json` in the default workspace of the project, or of a given `document` in that format or in the format of `server.json` of the MCP registry. Returns what was added and why others were not. A server that needs further values is added disabled.',
+      brief: 'Add from .mcp.json or document.',
       needs: 'project:write',
       example: { project_id: ids.project_id },
       input: z.object({
         project_id: which.project_id,
-        workspace_id: workspace_id.optional(),
-        path: z.string().max(1000).optional().describe('File in the workspace. Default: `.mcp.json`.'),
         document: z.record(z.string(), z.unknown()).optional().describe('The document, instead of a file.'),
-        env: settable.env,
-        headers: settable.headers,
       }),
       output: z.object({ added: z.array(z.string()), problems: z.array(z.string()) }),
       run: async ({ managers, caller }, input) => await managers.gateway.registry.import(caller, input),
@@ -169,7 +166,7 @@ export const mcpServerTool = tool({
     list: action({
       about:
         'List the servers of a project, with the global ones that it may use; for an admin without project_id, all servers.',
-      brief: 'List with state.',
+      brief: 'List with states.',
       needs: 'project:read',
       example: {},
       input: z.object({ project_id: which.project_id, limit, cursor }),
@@ -178,7 +175,7 @@ export const mcpServerTool = tool({
     }),
     get: action({
       about: 'Get one server with its state, its last lines of stderr, resources and prompts.',
-      brief: 'Get one with resources and prompts.',
+      brief: 'Get with resources, prompts.',
       needs: 'project:read',
       example: { name: 'github' },
       input: z.object(which),
@@ -188,7 +185,7 @@ export const mcpServerTool = tool({
     update: action({
       about:
         'Change, enable or disable a server; only given fields change. Approvals of its tools stay valid while their definitions do.',
-      brief: 'Change, enable, disable.',
+      brief: 'Change, disable.',
       needs: 'project:write',
       idempotent: true,
       example: { name: 'github', enabled: false },
@@ -199,7 +196,7 @@ export const mcpServerTool = tool({
     }),
     remove: action({
       about: 'Remove a server with its approvals and stored secrets.',
-      brief: 'Remove with its secrets.',
+      brief: 'Remove for good.',
       needs: 'project:write',
       destructive: true,
       example: { name: 'github' },
@@ -210,7 +207,7 @@ export const mcpServerTool = tool({
     tools: action({
       about:
         'List the tools of a server with their definitions and status: `approved`, `pending` (new) or `changed` since their approval.',
-      brief: 'List its tools.',
+      brief: 'List tools.',
       needs: 'project:read',
       example: { name: 'github', status: 'changed' },
       input: z.object({
@@ -246,7 +243,7 @@ export const mcpServerTool = tool({
     }),
     approve_tools: action({
       about: 'Approve new and changed tools of a server as they are now. A session cannot approve.',
-      brief: 'Approve new or changed tools.',
+      brief: 'Approve new, changed ones.',
       needs: 'project:write',
       idempotent: true,
       example: { name: 'github', tools: ['create_issue'] },
@@ -281,11 +278,11 @@ export const mcpServerTool = tool({
         prompt: z.string().max(200).optional().describe('Name of a prompt to get.'),
         arguments: z
           .record(z.string(), z.unknown())
-          .default({})
+          .optional()
           .describe('Arguments of the tool or the prompt.'),
       }),
       output: z.object({ result: z.record(z.string(), z.unknown()) }),
-      run: async (context, { tool, resource, prompt, arguments: args, ...input }) => {
+      run: async (context, { tool, resource, prompt, arguments: args = {}, ...input }) => {
         const { managers, caller, signal, progress } = context
         if ([tool, resource, prompt].filter((one) => one !== undefined).length !== 1)
           throw new Fault('invalid', 'mcp_server.call needs exactly one of tool, resource and prompt')
@@ -314,7 +311,7 @@ export const mcpServerTool = tool({
     }),
     restart: action({
       about: 'Close the connection of a server and end its process, connect again, and list its tools.',
-      brief: 'Connect again.',
+      brief: 'Reconnect it.',
       needs: 'project:write',
       idempotent: true,
       example: { name: 'github' },
@@ -328,7 +325,7 @@ export const mcpServerTool = tool({
     auth: action({
       about:
         'Begin the OAuth authorization of a server: open the returned URL in a browser. `url` is null if the stored credentials are valid.',
-      brief: 'Get the URL of its OAuth consent.',
+      brief: 'Get OAuth consent URL.',
       needs: 'project:write',
       example: { name: 'github' },
       input: z.object(which),

@@ -30,6 +30,8 @@ export function noteOf(event: RunEvent): string | undefined {
         .join('\n')
     case 'permission_request':
       return `? ${line((event.tool_call as { title?: unknown } | undefined)?.title)}: waiting for approval (./oubliette approval list --session-id ${event.session_id})`
+    case 'tool_approval_request':
+      return `? ${line(event.server)}: ${line(event.tool)}: waiting for approval (./oubliette approval get ${line(event.approval_id)})`
     case 'caller_tool_request':
       return `? ${line(event.tool)}: waiting for the caller`
     case 'error':

@@ -20,7 +20,7 @@ import { statusWith } from '../session/state.ts'
 import { checkAnswer, tenantOf } from './answer.ts'
 import type { Answer, Approvals, DecidedApproval, Decision, Question, ToolQuestion } from './approval.ts'
 import { isAdmin, requireMayDecide, requireMayRevoke } from './may-decide.ts'
-import { decisionEvent, identityOf, requestEvent, rowOf, titleOf } from './question.ts'
+import { decisionEvent, identityOf, requestEvent, requestedSchema, rowOf, titleOf } from './question.ts'
 import { shown } from './shown.ts'
 import { createWaiting } from './waiting.ts'
 
@@ -155,8 +155,8 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
 
   /** The row of the question, new or of an earlier one. */
   async function place(question: Question): Promise<ApprovalRow> {
-    if (question.kind === 'elicitation' && question.request.requestedSchema !== undefined)
-      await schema.declare(tenantOf(question), question.request.requestedSchema as Record<string, unknown>)
+    const wanted = question.kind === 'elicitation' ? requestedSchema(question.request) : undefined
+    if (wanted) await schema.declare(tenantOf(question), wanted)
     return await serial(tenantOf(question), async () => {
       const row = (await earlier(question)) ?? (await insert(question)) ?? (await earlier(question))
       if (!row)

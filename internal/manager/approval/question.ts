@@ -20,7 +20,7 @@ function checkStored(what: string, value: unknown): void {
 }
 
 /** A person opens it: only the web, and no credentials that could be mistaken for the host. */
-export function checkedUrl(given: unknown): { url: string; host: string } {
+function checkedUrl(given: unknown): { url: string; host: string } {
   if (typeof given !== 'string' || given.length > longestUrl || !URL.canParse(given))
     throw new Fault('invalid', `the URL to open is missing, invalid, or longer than ${longestUrl} characters`)
   const url = new URL(given)
@@ -29,18 +29,28 @@ export function checkedUrl(given: unknown): { url: string; host: string } {
   return { url: url.href, host: url.host }
 }
 
-export const isUrlMode = (request: Record<string, unknown>): boolean =>
+/** The schema of a form; undefined if the request has none. */
+export function requestedSchema({
+  requestedSchema: given,
+}: Record<string, unknown>): Record<string, unknown> | undefined {
+  if (given === undefined) return undefined
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw new Fault('invalid', 'the requested schema is not an object')
+  return given as Record<string, unknown>
+}
+
+const isUrlMode = (request: Record<string, unknown>): boolean =>
   request.mode === 'url' || typeof request.url === 'string'
 
 function elicitationDetail({ request }: ElicitationQuestion): Record<string, unknown> {
   checkStored('the request of the server', request)
-  const { requestedSchema, url, message, ...rest } = request
+  const { requestedSchema: _, url, message, ...rest } = request
   return {
     ...displayedObject(rest),
     message: displayed(message ?? ''),
     ...(isUrlMode(request)
       ? { mode: 'url', ...checkedUrl(url) }
-      : { mode: 'form', requested_schema: requestedSchema ?? { type: 'object' } }),
+      : { mode: 'form', requested_schema: requestedSchema(request) ?? { type: 'object' } }),
   }
 }
 

@@ -57,15 +57,18 @@ export type ReceiptBinding = { session_id: string; server_id: string; tool: stri
 
 const bound = (of: ReceiptBinding) =>
   sql<boolean>`kind = 'tool' and session_id = ${of.session_id} and server_id = ${of.server_id} and tool = ${of.tool}
-    and arguments_hash = ${of.arguments_hash} and used_at is null and expires_at > now()`
+    and arguments_hash = ${of.arguments_hash} and used_at is null and revoked_at is null and expires_at > now()`
 
-/** Questions about the same call that are open, or allowed and not used: the call that asked them may be gone. */
+/**
+ * Questions about the same call that are open, or allowed once and not used: the call that asked them may be gone. What is
+ * remembered is not a receipt: it may have been revoked, or an admin may want it asked since.
+ */
 export async function unusedQuestions(db: Db, of: ReceiptBinding, limit: number): Promise<ApprovalRow[]> {
   return await db
     .selectFrom('approvals')
     .selectAll()
     .where(bound(of))
-    .where('status', 'in', ['open', 'allowed'])
+    .where(sql<boolean>`(status = 'open' or status = 'allowed' and scope = 'once')`)
     .orderBy('created_at')
     .limit(limit)
     .execute()

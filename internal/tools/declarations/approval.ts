@@ -58,7 +58,7 @@ export const approvalTool = tool({
   name: 'approval',
   about:
     'What must be asked before it happens, and the decisions: permission requests of droids, tool calls, changed definitions of upstream tools, questions of upstream servers and OAuth consents.',
-  brief: 'Requests of droids and upstreams that wait for a decision.',
+  brief: 'Requests to decide.',
   briefs: {
     ...pagingBriefs,
     session_id: '',
@@ -69,7 +69,7 @@ export const approvalTool = tool({
     approval_id: '',
     decision: '',
     reason: '',
-    content: 'Answer to an elicitation',
+    content: 'Of an elicitation',
   },
   actions: {
     list: action({
@@ -99,7 +99,7 @@ export const approvalTool = tool({
     }),
     get: action({
       about: 'Get one approval with what it asks, its status and its decision.',
-      brief: 'Get one.',
+      brief: 'One in full.',
       needs: 'project:read',
       example: { approval_id: ids.approval_id },
       input: z.object({ approval_id }),
@@ -109,7 +109,7 @@ export const approvalTool = tool({
     decide: action({
       about:
         'Allow or deny an open approval, so that the droid continues; returns the decided approval. The first decision is final. A session decides only for its descendants, and allows only what it may do itself.',
-      brief: 'Allow or deny an open one, finally.',
+      brief: 'Decide an open one, finally.',
       needs: 'project:write',
       example: { approval_id: ids.approval_id, decision: 'allow' },
       input: z.object({
@@ -127,7 +127,7 @@ export const approvalTool = tool({
           .record(z.string(), z.unknown())
           .optional()
           .describe(
-            'The answer to an elicitation that is allowed: valid for its requested schema, at most 64 KiB.',
+            'The answer to an elicitation that is allowed: valid for its requested schema, no larger than 64 KiB.',
           ),
       }),
       output: approval,
@@ -136,7 +136,7 @@ export const approvalTool = tool({
     }),
     revoke: action({
       about: 'Revoke a remembered decision, so that the next call of the tool is asked again; returns it.',
-      brief: 'Forget a remembered decision.',
+      brief: 'Undo its scope.',
       needs: 'project:write',
       example: { approval_id: ids.approval_id },
       input: z.object({ approval_id }),

@@ -1,8 +1,9 @@
 // A server from npm by each transport: what it offers, and what its tools answer.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLog } from '../../../internal/log.ts'
-import type { CallOptions, CallOutcome, UpstreamTransport } from '../../../internal/upstream/upstream.ts'
+import type { UpstreamTransport } from '../../../internal/upstream/upstream.ts'
 import { createUpstreams } from '../../../internal/upstream/upstreams.ts'
+import { contentOf, options } from '../../fixtures/upstream/options.ts'
 import {
   everything,
   type HttpServer,
@@ -18,17 +19,6 @@ afterAll(async () => {
   await upstreams.close()
   await Promise.all(servers.map((server) => server.stop()))
 })
-
-const options = (more: Partial<CallOptions> = {}): CallOptions => ({
-  signal: new AbortController().signal,
-  progress: () => undefined,
-  fair_key: 'session',
-  onInput: async () => ({ action: 'cancel' }),
-  onSent: async () => undefined,
-  ...more,
-})
-
-const contentOf = (outcome: CallOutcome) => (outcome.kind === 'result' ? outcome.result.content : outcome)
 
 const transports: [string, () => Promise<UpstreamTransport>][] = [
   ['stdio', async () => stdio(everything, ['stdio'])],

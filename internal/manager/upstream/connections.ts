@@ -25,6 +25,8 @@ const saveMs = 500
 export function createConnections(deps: { store: Store; upstreams: Upstreams; specOf: SpecOf; log: Log }) {
   const { upstreams, log } = deps
   const configured = new Map<string, Promise<string>>()
+  /** Those that the connections know. */
+  const live = new Set<string>()
   const dirty = new Set<string>()
   let saving: NodeJS.Timeout | undefined
 
@@ -32,6 +34,7 @@ export function createConnections(deps: { store: Store; upstreams: Upstreams; sp
     saving = undefined
     for (const id of [...dirty]) {
       dirty.delete(id)
+      if (!live.has(id)) continue
       const { state, credentials, reason } = upstreams.status(id)
       const last_status = JSON.stringify({ state, credentials, reason, at: new Date().toISOString() })
       await saveObserved(deps.store.db, id, { last_status }).catch((error: unknown) =>
@@ -50,8 +53,11 @@ export function createConnections(deps: { store: Store; upstreams: Upstreams; sp
       const version = row.updated_at
       const known = configured.get(row.id)
       if (known && (await known.catch(() => '')) === version) return upstreams
-      const configuring = deps.specOf(row).then((spec) => {
+      const configuring: Promise<string> = deps.specOf(row).then((spec) => {
+        // It may have been dropped meanwhile.
+        if (configured.get(row.id) !== configuring) return version
         upstreams.configure(spec)
+        live.add(row.id)
         return version
       })
       configured.set(row.id, configuring)
@@ -64,7 +70,7 @@ export function createConnections(deps: { store: Store; upstreams: Upstreams; sp
       return upstreams
     },
     statusOf({ id, last_status }: Pick<UpstreamRow, 'id' | 'last_status'>): UpstreamStatus {
-      if (configured.has(id)) return upstreams.status(id)
+      if (live.has(id)) return upstreams.status(id)
       const last = (last_status ?? {}) as Partial<UpstreamStatus>
       const wasWrong = last.state === 'error' || last.state === 'degraded'
       return {
@@ -73,9 +79,9 @@ export function createConnections(deps: { store: Store; upstreams: Upstreams; sp
         ...(wasWrong ? { state: last.state!, reason: last.reason ?? null } : {}),
       }
     },
-    isConfigured: (id: string) => configured.has(id),
     async drop(id: string): Promise<void> {
-      if (configured.delete(id)) await upstreams.remove(id)
+      configured.delete(id)
+      if (live.delete(id)) await upstreams.remove(id)
     },
     subscribe: upstreams.subscribe,
     async close(): Promise<void> {

@@ -76,8 +76,6 @@ export async function expireCalls(db: Db, keep: { results_before: Date; rows_bef
     .updateTable('upstream_calls')
     .set({ result: null, arguments: '{}' })
     .where('ended_at', '<', keep.results_before.toISOString())
-    .where((where) =>
-      where.or([where('result', 'is not', null), where(sql<boolean>`arguments <> '{}'::jsonb`, '=', true)]),
-    )
+    .where(sql<boolean>`(result is not null or arguments <> '{}'::jsonb)`)
     .execute()
 }

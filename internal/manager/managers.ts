@@ -186,6 +186,7 @@ export function createManagers(deps: ManagersDeps) {
       audit.settleAbandoned,
       schedules.expire,
       models.sweep,
+      async () => void (await base.runtime.sweepProcesses()),
     ],
     onGivenUp: async (project_id, reason) => {
       await ends.failAll(project_id, reason)

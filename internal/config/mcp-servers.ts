@@ -19,6 +19,10 @@ export const optionFields = {
     .enum(['none', 'internal', 'open'])
     .optional()
     .describe('Network of the container of a stdio server.'),
+  workspace: z
+    .enum(['read', 'write'])
+    .optional()
+    .describe('Mounts the workspaces of the project into the container of a stdio server.'),
   oauth: z
     .strictObject({
       grant: z.enum(['authorization_code', 'client_credentials']).default('authorization_code'),

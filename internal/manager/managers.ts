@@ -1,6 +1,5 @@
 // The managers together: the rules behind the tools. Built in one direction, each from those above it; what happens in a
 // later one reaches an earlier one by subscription (`listeners`, `requests`). Nothing here knows HTTP, MCP or argv.
-import { Fault } from '../fault.ts'
 import type { DroidSide } from '../relay/droid-side.ts'
 import { beginDroidCall } from '../store/rows/callers.ts'
 import { projectsWithProcesses } from '../store/rows/session/memory.ts'
@@ -114,9 +113,6 @@ export function createManagers(deps: ManagersDeps) {
     schema: deps.schema,
     workspaces,
     toolsChanged: relay.toolsChanged,
-    startStdio: async () => {
-      throw new Fault('unavailable', 'stdio servers are not available')
-    },
     directories: deps.servers_directories,
     redirect_url: deps.consent_url,
   })

@@ -7,6 +7,7 @@ import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import { isFinal } from '../../protocol/session-status.ts'
 import type { Relay } from '../../relay/relay.ts'
+import type { Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
 import { sessionById } from '../../store/rows/session/sessions.ts'
 import { hasTrigrams } from '../../store/rows/upstream/tools.ts'
@@ -22,6 +23,7 @@ import type { ApprovalInbox } from '../approval/approvals.ts'
 import { decide } from '../approval/policy.ts'
 import type { SchemaCheck } from '../caller/tools.ts'
 import type { Committed } from '../events/log-writer.ts'
+import type { Layout } from '../workspace/layout.ts'
 import type { Workspaces } from '../workspace/workspaces.ts'
 import { createBoundary } from './boundary.ts'
 import { createCallLog } from './call-log.ts'
@@ -32,7 +34,8 @@ import { createDefinitions } from './definitions.ts'
 import { createServersFile } from './file.ts'
 import { createRegistry } from './registry.ts'
 import { createToolSearch } from './search.ts'
-import { createSpecOf, type StartStdio } from './spec.ts'
+import { createSpecOf } from './spec.ts'
+import { createStartStdio } from './stdio.ts'
 
 type Deps = {
   home: string
@@ -44,7 +47,9 @@ type Deps = {
   schema: SchemaCheck
   workspaces: Workspaces
   toolsChanged: Relay['toolsChanged']
-  startStdio: StartStdio
+  runtime: Runtime
+  layout: Layout
+  owner: { uid: number; gid: number }
   /** Directories that may have mcp-servers.json, in this order. */
   directories: readonly string[]
   redirect_url: string
@@ -56,9 +61,11 @@ export function createGateway(deps: Deps) {
   const encryption = createEncryption(encryptionKey(deps.home))
 
   const boundary = createBoundary(deps)
+  const stdio = createStartStdio(deps)
   const specOf = createSpecOf({
     ...deps,
     fetchFor: boundary.fetchFor,
+    startStdio: stdio.start,
     encryption,
     env: process.env,
     secretOf: async () => undefined,
@@ -241,6 +248,7 @@ export function createGateway(deps: Deps) {
     },
     sweep: callLog.expire,
     async start(): Promise<void> {
+      await stdio.sweep()
       await callLog.abandon()
       await file.start()
     },

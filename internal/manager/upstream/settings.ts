@@ -21,6 +21,7 @@ const ofConnection = [
   'env',
   'image',
   'network',
+  'workspace',
   'url',
   'headers',
   'oauth',
@@ -87,7 +88,7 @@ export function applyChange(
     throw new Fault('invalid', `a server with transport ${transport} needs "url"`)
   const misplaced = isStdio
     ? (['url', 'headers', 'oauth'] as const)
-    : (['command', 'args', 'env', 'image', 'network'] as const)
+    : (['command', 'args', 'env', 'image', 'network', 'workspace'] as const)
   for (const field of misplaced)
     if (change[field] !== undefined)
       throw new Fault('invalid', `${field} does not apply to transport ${transport}`)

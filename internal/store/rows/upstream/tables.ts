@@ -17,6 +17,8 @@ export type UpstreamSettings = {
   /** Image of the container of a stdio server; its container type if it is one of `images/`. */
   image?: string
   network?: 'none' | 'internal' | 'open'
+  /** Mounts the workspaces of its project. */
+  workspace?: 'read' | 'write'
   /** As a child process of the server: only in mcp-servers.json. */
   run?: 'container' | 'process'
   url?: string

@@ -1,9 +1,9 @@
 // Values of `env` and `headers` of an upstream. A value with a reference is stored as it is and resolved when the upstream is
 // connected; any other value is a secret, is stored encrypted, and is never shown.
-import type { Encryption } from '../../auth/encryption.ts'
-import { Fault } from '../../fault.ts'
-import { Secret } from '../../log.ts'
-import type { UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
+import type { Encryption } from '../../../auth/encryption.ts'
+import { Fault } from '../../../fault.ts'
+import { Secret } from '../../../log.ts'
+import type { UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
 
 const reference = /\$\{(env|secret):([A-Za-z_][A-Za-z0-9_.-]*)\}/g
 const anyReference = /\$\{(?:env|secret):/

@@ -1,17 +1,17 @@
 // Starts stdio servers: each in a hardened container of its own with the limits of its project, or, only where mcp-servers.json
 // says so, as a process of this host.
 import { join } from 'node:path'
-import type { Config } from '../../config/load.ts'
-import { Fault } from '../../fault.ts'
-import { defaultWorkspace } from '../../ids.ts'
-import type { Log, Secret } from '../../log.ts'
-import { createHostProcesses } from '../../runtime/host-process.ts'
-import type { Runtime } from '../../runtime/runtime.ts'
-import type { Store } from '../../store/open.ts'
-import type { UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
-import { effectiveLimits } from '../project/projects.ts'
-import { requireProject } from '../project/require.ts'
-import { containerPaths, type Layout } from '../workspace/layout.ts'
+import type { Config } from '../../../config/load.ts'
+import { Fault } from '../../../fault.ts'
+import { defaultWorkspace } from '../../../ids.ts'
+import type { Log, Secret } from '../../../log.ts'
+import { createHostProcesses } from '../../../runtime/host-process.ts'
+import type { Runtime } from '../../../runtime/runtime.ts'
+import type { Store } from '../../../store/open.ts'
+import type { UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
+import { effectiveLimits } from '../../project/projects.ts'
+import { requireProject } from '../../project/require.ts'
+import { containerPaths, type Layout } from '../../workspace/layout.ts'
 import type { StartStdio } from './spec.ts'
 
 /** By the program: most servers are packages of npm. */

@@ -1,11 +1,11 @@
 // Connects the registry with the connections of `internal/upstream`: an upstream is configured there when it is first used, and
 // again when its row has changed. States and credentials are stored as they change, so that a list shows them after a restart.
 
-import { messageOf } from '../../fault.ts'
-import type { Log } from '../../log.ts'
-import type { Store } from '../../store/open.ts'
-import { saveObserved, type UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
-import type { UpstreamSpec, UpstreamStatus, Upstreams } from '../../upstream/upstream.ts'
+import { messageOf } from '../../../fault.ts'
+import type { Log } from '../../../log.ts'
+import type { Store } from '../../../store/open.ts'
+import { saveObserved, type UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
+import type { UpstreamSpec, UpstreamStatus, Upstreams } from '../../../upstream/upstream.ts'
 
 /** From the row to what is connected: secrets are resolved, addresses are guarded. */
 export type SpecOf = (row: UpstreamRow) => Promise<UpstreamSpec>

@@ -1,22 +1,22 @@
 // The registry of upstream MCP servers. Global ones come from mcp-servers.json or an admin, others belong to a project. A name
 // is unique among the global ones and within a project; a project cannot take the name of a global one that it may use.
-import type { Caller } from '../../auth/caller.ts'
-import type { Encryption } from '../../auth/encryption.ts'
-import { holdsEverything } from '../../auth/grant.ts'
+import type { Caller } from '../../../auth/caller.ts'
+import type { Encryption } from '../../../auth/encryption.ts'
+import { holdsEverything } from '../../../auth/grant.ts'
 import {
   type ServerEntries,
   type ServerEntry,
   serverOfRegistry,
   serversIn,
-} from '../../config/mcp-servers.ts'
-import { parseJsonc } from '../../config/place.ts'
-import { Fault, messageOf } from '../../fault.ts'
-import { newUpstreamId } from '../../ids.ts'
-import type { Log } from '../../log.ts'
-import type { Store } from '../../store/open.ts'
-import type { PageRequest } from '../../store/rows/page.ts'
-import { projectById } from '../../store/rows/projects.ts'
-import { toolsOf, type UpstreamToolRow } from '../../store/rows/upstream/tools.ts'
+} from '../../../config/mcp-servers.ts'
+import { parseJsonc } from '../../../config/place.ts'
+import { Fault, messageOf } from '../../../fault.ts'
+import { newUpstreamId } from '../../../ids.ts'
+import type { Log } from '../../../log.ts'
+import type { Store } from '../../../store/open.ts'
+import type { PageRequest } from '../../../store/rows/page.ts'
+import { projectById } from '../../../store/rows/projects.ts'
+import { toolsOf, type UpstreamToolRow } from '../../../store/rows/upstream/tools.ts'
 import {
   deleteUpstream,
   insertUpstream,
@@ -25,14 +25,14 @@ import {
   updateUpstream,
   upstreamById,
   upstreamByName,
-} from '../../store/rows/upstream/upstreams.ts'
-import type { Approvals } from '../approval/approval.ts'
-import { requireProject } from '../project/require.ts'
-import type { Workspaces } from '../workspace/workspaces.ts'
-import type { Catalogs } from './catalog.ts'
-import type { Connections } from './connections.ts'
-import type { Definitions } from './definitions.ts'
-import { decryptLiterals, encryptLiterals } from './secrets.ts'
+} from '../../../store/rows/upstream/upstreams.ts'
+import type { Approvals } from '../../approval/approval.ts'
+import { requireProject } from '../../project/require.ts'
+import type { Workspaces } from '../../workspace/workspaces.ts'
+import type { Catalogs } from '../catalog.ts'
+import type { Connections } from '../connection/connections.ts'
+import { decryptLiterals, encryptLiterals } from '../connection/secrets.ts'
+import type { Definitions } from '../definition/definitions.ts'
 import { applyChange, type EntryChange, isAdmin, requireMaySet, shownUpstream } from './settings.ts'
 
 const mostGlobal = 500

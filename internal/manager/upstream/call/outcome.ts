@@ -1,7 +1,7 @@
 // What a droid or a caller is told about a call that has no result: errors it can act on, and the facts of a call of which
 // nobody knows whether it took effect.
-import { Fault, toFault } from '../../fault.ts'
-import type { UpstreamCallRow } from '../../store/rows/upstream/calls.ts'
+import { Fault, toFault } from '../../../fault.ts'
+import type { UpstreamCallRow } from '../../../store/rows/upstream/calls.ts'
 
 export type Facts = Pick<UpstreamCallRow, 'tool' | 'arguments_hash' | 'created_at' | 'sent_at'> & {
   server: string

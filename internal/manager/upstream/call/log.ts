@@ -2,11 +2,11 @@
 // committed together. The end of a call is written behind its answer: if the server crashes in between, the outcome is unknown
 // to it, which is what a repeat is told.
 import { randomBytes } from 'node:crypto'
-import { messageOf } from '../../fault.ts'
-import { createBatch } from '../../lib/batch.ts'
-import type { Log } from '../../log.ts'
-import { isOutage } from '../../store/errors.ts'
-import type { Db, Store } from '../../store/open.ts'
+import { messageOf } from '../../../fault.ts'
+import { createBatch } from '../../../lib/batch.ts'
+import type { Log } from '../../../log.ts'
+import { isOutage } from '../../../store/errors.ts'
+import type { Db, Store } from '../../../store/open.ts'
 import {
   abandonCalls,
   type CallEnd,
@@ -16,7 +16,7 @@ import {
   type NewUpstreamCall,
   upstreamCallBy,
   writeCalls,
-} from '../../store/rows/upstream/calls.ts'
+} from '../../../store/rows/upstream/calls.ts'
 
 const hourMs = 3_600_000
 const keepResultsMs = 24 * hourMs

@@ -1,11 +1,11 @@
 // What upstreams offer, as last discovered, and which of it is approved. The first list of an upstream that an admin added is
 // approved with it; afterwards a changed tool is quarantined alone, and a new one waits. Lists are refreshed when they expire
 // or when the upstream announces a change, in the background: nobody waits for an upstream to list tools.
-import { Fault, messageOf } from '../../fault.ts'
-import { createKeyedQueue } from '../../lib/keyed-queue.ts'
-import type { Log } from '../../log.ts'
-import type { Store } from '../../store/open.ts'
-import type { ToolStatus } from '../../store/rows/upstream/tables.ts'
+import { Fault, messageOf } from '../../../fault.ts'
+import { createKeyedQueue } from '../../../lib/keyed-queue.ts'
+import type { Log } from '../../../log.ts'
+import type { Store } from '../../../store/open.ts'
+import type { ToolStatus } from '../../../store/rows/upstream/tables.ts'
 import {
   approveTools,
   forgetAbsent,
@@ -16,17 +16,17 @@ import {
   type ToolTexts,
   toolsOf,
   type UpstreamToolRow,
-} from '../../store/rows/upstream/tools.ts'
+} from '../../../store/rows/upstream/tools.ts'
 import {
   lockUpstream,
   saveObserved,
   type UpstreamRow,
   upstreamById,
-} from '../../store/rows/upstream/upstreams.ts'
-import type { Discovered, UpstreamTool } from '../../upstream/upstream.ts'
-import type { Approvals } from '../approval/approval.ts'
-import type { Connections } from './connections.ts'
-import { visibleName } from './names.ts'
+} from '../../../store/rows/upstream/upstreams.ts'
+import type { Discovered, UpstreamTool } from '../../../upstream/upstream.ts'
+import type { Approvals } from '../../approval/approval.ts'
+import type { Connections } from '../connection/connections.ts'
+import { visibleName } from '../names.ts'
 import { differences, hiddenCharacters, pinOf, resembles } from './pin.ts'
 
 const mostTools = 1000

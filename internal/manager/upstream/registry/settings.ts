@@ -1,13 +1,13 @@
 // From what a caller or a file gives to what is stored, and from what is stored to what is shown. Who may set what is decided
 // here: an admin bounds a project, a project token stays within its project.
-import type { Caller } from '../../auth/caller.ts'
-import { holdsEverything } from '../../auth/grant.ts'
-import type { ServerEntry } from '../../config/mcp-servers.ts'
-import { Fault } from '../../fault.ts'
-import type { UpstreamSettings } from '../../store/rows/upstream/tables.ts'
-import type { UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
-import type { UpstreamStatus } from '../../upstream/upstream.ts'
-import { checkReferences, type Literals, splitValues } from './secrets.ts'
+import type { Caller } from '../../../auth/caller.ts'
+import { holdsEverything } from '../../../auth/grant.ts'
+import type { ServerEntry } from '../../../config/mcp-servers.ts'
+import { Fault } from '../../../fault.ts'
+import type { UpstreamSettings } from '../../../store/rows/upstream/tables.ts'
+import type { UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
+import type { UpstreamStatus } from '../../../upstream/upstream.ts'
+import { checkReferences, type Literals, splitValues } from '../connection/secrets.ts'
 
 export type EntryChange = Partial<Omit<ServerEntry, 'run'>>
 

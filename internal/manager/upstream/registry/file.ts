@@ -5,12 +5,12 @@ import {
   parseServers,
   type ServerEntry,
   watchServersFile,
-} from '../../config/mcp-servers.ts'
-import { messageOf } from '../../fault.ts'
-import { canonicalJson } from '../../lib/canonical-json.ts'
-import type { Log } from '../../log.ts'
-import type { Store } from '../../store/open.ts'
-import { fileUpstreams } from '../../store/rows/upstream/upstreams.ts'
+} from '../../../config/mcp-servers.ts'
+import { messageOf } from '../../../fault.ts'
+import { canonicalJson } from '../../../lib/canonical-json.ts'
+import type { Log } from '../../../log.ts'
+import type { Store } from '../../../store/open.ts'
+import { fileUpstreams } from '../../../store/rows/upstream/upstreams.ts'
 import type { Registry } from './registry.ts'
 
 const by = { id: 'mcp-servers.json' }

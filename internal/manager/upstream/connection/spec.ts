@@ -1,11 +1,11 @@
 // From the row of an upstream to what is connected: references are resolved, addresses are guarded, stdio servers run in a
 // container of their own.
-import type { Encryption } from '../../auth/encryption.ts'
-import type { Config } from '../../config/load.ts'
-import { Fault } from '../../fault.ts'
-import { Secret } from '../../log.ts'
-import type { UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
-import type { GuardedFetch, OAuthState, StdioProcess, UpstreamTransport } from '../../upstream/upstream.ts'
+import type { Encryption } from '../../../auth/encryption.ts'
+import type { Config } from '../../../config/load.ts'
+import { Fault } from '../../../fault.ts'
+import { Secret } from '../../../log.ts'
+import type { UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
+import type { GuardedFetch, OAuthState, StdioProcess, UpstreamTransport } from '../../../upstream/upstream.ts'
 import type { SpecOf } from './connections.ts'
 import { createResolve, decryptLiterals, type Literals, type ProjectSecret } from './secrets.ts'
 

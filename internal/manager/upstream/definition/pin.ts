@@ -1,9 +1,9 @@
 // The pin of a tool: a hash of everything that a model or a policy reads of its definition, and of the name of the server. A
 // tool whose pin changes is a different tool. The version of the server is not part of it: an upgrade that leaves a definition
 // as it is needs no new approval.
-import { canonicalJson, hashOf } from '../../lib/canonical-json.ts'
-import type { HiddenCharacter } from '../../store/rows/upstream/tables.ts'
-import type { UpstreamTool } from '../../upstream/upstream.ts'
+import { canonicalJson, hashOf } from '../../../lib/canonical-json.ts'
+import type { HiddenCharacter } from '../../../store/rows/upstream/tables.ts'
+import type { UpstreamTool } from '../../../upstream/upstream.ts'
 
 const pinned = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations'] as const
 

@@ -1,14 +1,14 @@
 // What an upstream that a project added may reach: addresses that the project's own network allows, and containers with the
 // project's limits. What an admin or mcp-servers.json added is not bounded.
 import { networkInterfaces } from 'node:os'
-import type { Config } from '../../config/load.ts'
-import type { ServerEntry } from '../../config/mcp-servers.ts'
-import { Fault } from '../../fault.ts'
-import type { Store } from '../../store/open.ts'
-import type { UpstreamRow } from '../../store/rows/upstream/upstreams.ts'
-import { isInternet, parseRanges, plainAddress } from '../../upstream/net/addresses.ts'
-import { createGuardedFetch } from '../../upstream/net/guarded-fetch.ts'
-import { requireProject } from '../project/require.ts'
+import type { Config } from '../../../config/load.ts'
+import type { ServerEntry } from '../../../config/mcp-servers.ts'
+import { Fault } from '../../../fault.ts'
+import type { Store } from '../../../store/open.ts'
+import type { UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
+import { isInternet, parseRanges, plainAddress } from '../../../upstream/net/addresses.ts'
+import { createGuardedFetch } from '../../../upstream/net/guarded-fetch.ts'
+import { requireProject } from '../../project/require.ts'
 
 const networks = ['none', 'internal', 'open']
 

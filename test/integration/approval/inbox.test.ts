@@ -147,7 +147,7 @@ describe('a question', () => {
   test('of arguments with characters that are not shown shows them escaped', async () => {
     const path = 'safe.txt\u001b[2K\r\u202egnp.exe\u200b\u0085\u{e0041}'
     const { approval_id } = await open(
-      toolQuestion(session_id, project_id, { arguments: { path, ['k\u202ey']: '\n' } }),
+      toolQuestion(session_id, project_id, { arguments: { path, 'k\u202ey': '\n' } }),
     )
     const { arguments: shown } = await inbox.approvals.get(approval_id)
     expect(shown).toEqual({

@@ -142,6 +142,7 @@ function createHttpServer(
     streams: auth.streams,
     mcp,
     door,
+    finishConsent: managers.gateway.finishConsent,
     readiness: {
       database: { check: store.ping, refuses: ['every tool'] },
       engine: {

@@ -30,6 +30,7 @@ import { createCallLog } from './call/log.ts'
 import { createCatalogs, type Offer } from './catalog.ts'
 import { createBoundary } from './connection/boundary.ts'
 import { createConnections } from './connection/connections.ts'
+import { createConsents } from './connection/consent.ts'
 import { createSpecOf } from './connection/spec.ts'
 import { createStartStdio } from './connection/stdio.ts'
 import { createDefinitions } from './definition/definitions.ts'
@@ -137,6 +138,20 @@ export function createGateway(deps: Deps) {
     if (list_changed) definitions.announced(id)
   })
 
+  const consents = createConsents({
+    store,
+    connections,
+    approvals,
+    log,
+    authorized: (id) =>
+      void definitions.refresh(id).catch((error: unknown) =>
+        log.warn('failed to list the tools of an MCP server', {
+          upstream_id: id,
+          reason: messageOf(error),
+        }),
+      ),
+  })
+
   /** The catalog of a project; lists that have expired are refreshed behind it. */
   async function catalogOf(project_id: string) {
     const catalog = await catalogs.of(project_id)
@@ -222,8 +237,9 @@ export function createGateway(deps: Deps) {
       const known = row.settings.oauth
         ? row
         : await registry.write(row, { oauth: { grant: 'authorization_code' } })
-      return await (await connections.use(known)).authorize(known.id)
+      return await consents.begin(known)
     },
+    finishConsent: consents.finish,
     /** Where a project's `mcp_servers`, network or deletion changed what its droids see. */
     async projectChanged(project_id: string): Promise<void> {
       catalogs.forget()
@@ -254,6 +270,7 @@ export function createGateway(deps: Deps) {
     },
     async close(): Promise<void> {
       await file.close()
+      consents.close()
       await connections.close()
       await boundary.close()
       await definitions.close()

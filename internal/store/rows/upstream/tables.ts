@@ -66,6 +66,9 @@ export interface UpstreamsTable {
   /** Until when the discovered lists are valid. */
   fresh_until: string | null
   last_status: Json<Data> | null
+  /** Of the state of an OAuth consent that was begun. */
+  consent_hash: string | null
+  consent_at: string | null
 }
 
 export const toolStatuses = ['approved', 'pending', 'changed'] as const

@@ -33,6 +33,14 @@ export async function upstreamByName(
     .executeTakeFirst()
 }
 
+export async function upstreamByConsent(db: Db, consent_hash: string): Promise<UpstreamRow | undefined> {
+  return await db
+    .selectFrom('upstreams')
+    .selectAll()
+    .where('consent_hash', '=', consent_hash)
+    .executeTakeFirst()
+}
+
 /** Locked against other changes until the transaction ends. */
 export async function lockUpstream(trx: Db, id: string): Promise<UpstreamRow | undefined> {
   return await trx.selectFrom('upstreams').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()

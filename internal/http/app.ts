@@ -18,6 +18,7 @@ import type { Door } from '../tools/door.ts'
 import type { CallContext } from '../tools/tool.ts'
 import {
   type Authenticate,
+  bounded,
   challenge,
   createCallerCheck,
   metadataPath,

@@ -198,8 +198,9 @@ export function createGateway(deps: Deps) {
     find_tools_above: config.gateway.find_tools_above,
     /** Whether this droid loads every definition: Claude Code and Droid defer them, a shell has no prompt. */
     needsSearch: (droid: string): boolean => {
-      const { kind, agent } = config.droids[droid] ?? { kind: 'acp' as const, agent: undefined }
-      return kind !== 'shell' && agent !== 'claude' && agent !== 'droid'
+      const entry = config.droids[droid]
+      if (entry?.kind === 'shell' || (entry === undefined && droid === 'shell')) return false
+      return entry?.agent !== 'claude' && entry?.agent !== 'droid'
     },
     async tools(caller: Caller, which: { name: string; project_id?: string }) {
       const row = await registry.visible(caller, which)

@@ -121,12 +121,14 @@ export async function searchTools(
 ): Promise<{ upstream_id: string; name: string; rank: number }[]> {
   if (query.upstream_ids.length === 0 || query.words.length === 0) return []
   const asked = query.words.map((word) => `${word}:*`).join(' | ')
-  const text = query.words.join(' ')
   const approved: ToolStatus = 'approved'
+  // How well the words match on average: a misspelt one counts by the trigrams that it shares.
   const alike = query.trigrams
-    ? sql`word_similarity(${text}, search_text) + similarity(${text}, replace(name, '_', ' '))`
+    ? sql`(select avg(word_similarity(word, search_text)) from unnest(${query.words}::text[]) as word)`
     : sql`0`
-  const isAlike = query.trigrams ? sql`or word_similarity(${text}, search_text) > 0.5` : sql``
+  const isAlike = query.trigrams
+    ? sql`or exists (select from unnest(${query.words}::text[]) as word where word_similarity(word, search_text) > 0.6)`
+    : sql``
   const { rows } = await sql<{ upstream_id: string; name: string; rank: number }>`
     with asked as (select to_tsquery('english', ${asked}) as query)
     select upstream_id, name, (4 * ts_rank(words, query) + ${alike})::float8 as rank

@@ -132,17 +132,13 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
       throw full(project_id === null ? 'the server' : 'the project', limits.open_per_project)
   }
 
-  /** An earlier question that this one repeats: the same call or key, or one about the same call that nothing waits for. */
-  async function earlier(question: Question): Promise<ApprovalRow | undefined> {
-    const same = await rows.sameQuestion(db, identityOf(question))
-    if (same || question.kind !== 'tool') return same
-    const unused = await rows.unusedQuestions(db, receiptOf(question), limits.open_per_session + 1)
+  /** An earlier question about the same call that nothing waits for. */
+  async function abandoned(receipt: rows.ReceiptBinding): Promise<ApprovalRow | undefined> {
+    const unused = await rows.unusedQuestions(db, receipt, limits.open_per_session + 1)
     return unused.find(({ id }) => !waiting.isWaiting(id))
   }
 
-  async function insert(question: Question): Promise<ApprovalRow | undefined> {
-    const made = rowOf(question, limits.expire_hours * 3600)
-    await requireRoom(db, question)
+  async function insert(question: Question, made: rows.NewApproval): Promise<ApprovalRow | undefined> {
     if (question.session_id === null) return await rows.insertQuestion(db, made)
     return await change(question.session_id, async (trx, session, write) => {
       if (actsNoMore(session)) throw new Fault('conflict', `session ${session.id} is over`)
@@ -157,8 +153,17 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
   async function place(question: Question): Promise<ApprovalRow> {
     const wanted = question.kind === 'elicitation' ? requestedSchema(question.request) : undefined
     if (wanted) await schema.declare(tenantOf(question), wanted)
+    const same = () => rows.sameQuestion(db, identityOf(question))
     return await serial(tenantOf(question), async () => {
-      const row = (await earlier(question)) ?? (await insert(question)) ?? (await earlier(question))
+      const repeated = await same()
+      if (repeated) return repeated
+      // Before the arguments are hashed, which costs as much as they are large.
+      await requireRoom(db, question)
+      const receipt = question.kind === 'tool' ? receiptOf(question) : undefined
+      const left = receipt && (await abandoned(receipt))
+      if (left) return left
+      const made = rowOf(question, receipt?.arguments_hash ?? null, limits.expire_hours * 3600)
+      const row = (await insert(question, made)) ?? (await same())
       if (!row)
         throw new Fault('conflict', 'the question was closed while it was asked', { hint: 'try again' })
       return row
@@ -167,7 +172,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
 
   const receiptOf = (
     of: Pick<ToolQuestion, 'session_id' | 'server_id' | 'arguments'> & { tool: string | null },
-  ) => ({
+  ): rows.ReceiptBinding => ({
     session_id: of.session_id,
     server_id: of.server_id,
     tool: of.tool ?? '',
@@ -176,7 +181,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
 
   /** A denial counts before a permission; what an admin wants asked is allowed only by what an admin allowed. */
   async function remembered(question: ToolQuestion): Promise<Decision | undefined> {
-    const found = await rows.rememberedDecisions(db, { ...question, tool: question.tool ?? '' })
+    const found = await rows.rememberedDecisions(db, { ...question, tool: question.tool })
     const denied = found.find((row) => row.status === 'denied')
     if (denied)
       return {

@@ -1,6 +1,6 @@
-// One daemon per home. The lock is one of the kernel's file locks, taken through SQLite (the only door to them that Node
-// has): it is gone the moment its process is, whatever ended it, so there is no stale lock to judge and no race in taking
-// one over. It also holds between containers that share the directory, where pids mean nothing.
+// One server per home. The lock is a file lock of the kernel, taken through SQLite, the only access to such locks in Node. It
+// ends with its process, so it never becomes stale and taking it over has no race. It also works between containers that
+// share the directory, where pids cannot be compared.
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -10,7 +10,7 @@ export type Holder = { pid: number; started_at: string }
 export type HomeLock = { release(): void }
 
 const busy = 5
-/** Somebody who only asks holds it for an instant; that must not turn a daemon away. */
+/** `homeHolder` takes the lock for an instant; a starting server waits for that. */
 const patience_ms = 500
 
 const lockFile = (home: string) => join(home, 'lock')
@@ -22,7 +22,7 @@ function readHolder(home: string): Holder | undefined {
   try {
     return JSON.parse(readFileSync(holderFile(home), 'utf8')) as Holder
   } catch (error) {
-    // Between taking the lock and signing it there is no file; nobody signs twice.
+    // The file is written after the lock is taken.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
@@ -35,7 +35,7 @@ function sign(home: string): void {
   renameSync(draft, holderFile(home))
 }
 
-/** Held until `release` or the end of the process. Throws `conflict` when another daemon has this home. */
+/** Held until `release` or the end of the process. Throws `conflict` if another server uses this home. */
 export function lockHome(home: string): HomeLock {
   let file: DatabaseSync | undefined
   try {
@@ -52,7 +52,7 @@ export function lockHome(home: string): HomeLock {
         cause: error,
       })
     const pid = readHolder(home)?.pid
-    throw new Fault('conflict', `another daemon${pid ? ` (pid ${pid})` : ''} is running on ${home}`, {
+    throw new Fault('conflict', `another server${pid ? ` (pid ${pid})` : ''} is running on ${home}`, {
       hint: 'stop it with "oubliette down", or set OUBLIETTE_HOME to another directory',
     })
   }
@@ -66,7 +66,7 @@ export function lockHome(home: string): HomeLock {
   }
 }
 
-/** Who has this home now, asked from outside; undefined when nobody does. */
+/** The process that uses this home, without taking the lock; undefined if there is none. */
 export function homeHolder(home: string): Holder | undefined {
   const holder = readHolder(home)
   if (!holder) return undefined

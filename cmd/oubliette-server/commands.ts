@@ -28,6 +28,7 @@ const own: Record<string, () => Promise<Command>> = {
   logs: async () => (await import('./daemon/logs.ts')).logs,
   ps: async () => (await import('./sessions/ps.ts')).ps,
   run: async () => (await import('./run/run.ts')).runPrompt,
+  mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,
   docs: async () => (await import('./dev/docs.ts')).docs,

@@ -13,6 +13,7 @@ import { type ConfigFile, configSchema } from './schema.ts'
 export type Config = Omit<ConfigFile, 'credentials' | 'database_url'>
 
 export type { Credential }
+export type ConfigSource = 'file' | 'environment' | 'default'
 
 export type Settings = {
   credentials: ReadonlyMap<string, Credential>
@@ -20,6 +21,8 @@ export type Settings = {
   config: Config
   database_url: Secret | undefined
   docker_host: string | undefined
+  /** By key of the config, where its value comes from. */
+  sources: Record<string, ConfigSource>
   admin_token: Secret | undefined
   /** Errors that prevent a server from starting. Commands that only call a running server ignore them. */
   problems: Fault[]
@@ -74,11 +77,26 @@ function databaseUrl(given: string | undefined, env: NodeJS.ProcessEnv, file: st
   }
 }
 
+function sourcesOf(config: object, given: unknown, env: NodeJS.ProcessEnv): Record<string, ConfigSource> {
+  const overridden: Record<string, string | undefined> = {
+    address: env.OUBLIETTE_ADDRESS,
+    database_url: env.DATABASE_URL,
+  }
+  const sourceOf = (key: string): ConfigSource => {
+    if (overridden[key]) return 'environment'
+    return Object.hasOwn(given as object, key) ? 'file' : 'default'
+  }
+  return Object.fromEntries(
+    [...Object.keys(config), 'credentials', 'database_url'].map((key) => [key, sourceOf(key)]),
+  )
+}
+
 /** `checkout` is the root of the source tree, if the program runs from one. */
 export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefined): Settings {
   const home = homeOf(env, checkout)
   const file = configFileOf(home)
-  const parsed = parseConfig(readConfigFile(file), file)
+  const text = readConfigFile(file)
+  const parsed = parseConfig(text, file)
   parsed.address = addressOf(env, parsed.address)
   parsed.droids = { ...defaultDroids, ...parsed.droids }
   const admin_token = adminTokenOf(env)
@@ -91,6 +109,7 @@ export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefine
     credentials,
     database_url: database.secret,
     docker_host: env.DOCKER_HOST || undefined,
+    sources: sourcesOf(config, parseJsonc(text, file), env),
     admin_token,
     problems: [exposed(file, parsed), database.problem].filter((problem) => problem !== undefined),
     warnings,

@@ -177,6 +177,12 @@ const log = z.strictObject({
     .enum(['json', 'text'])
     .optional()
     .describe('Log format. If omitted: `text` on a terminal, otherwise `json`.'),
+  keep_lines: z
+    .int()
+    .min(100)
+    .max(1_000_000)
+    .default(5000)
+    .describe('Number of log lines that are kept in memory for `diagnostics server_log`.'),
 })
 
 export const configSchema = z.strictObject({

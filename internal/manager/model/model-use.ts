@@ -66,7 +66,7 @@ export function createModelUse(
   const { config } = deps
   const spending = createSpending(deps)
   const rulesOf = createRules(deps.store)
-  const gateway = createModelProxy({
+  const proxy = createModelProxy({
     credentials: deps.credentials,
     prices: config,
     hosted_tools: config.hosted_tools,
@@ -82,10 +82,10 @@ export function createModelUse(
     reserve: ({ project_id, session_id }, what) => spending.reserve({ project_id, session_id, ...what }),
   })
   return {
-    ...gateway,
+    ...proxy,
     sweep: spending.sweep,
     async close() {
-      await gateway.close()
+      await proxy.close()
       spending.close()
     },
   }

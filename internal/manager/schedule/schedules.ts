@@ -174,7 +174,7 @@ export function createSchedules(deps: Deps) {
     const { targets: wanted, ...fields } = change
     const before = await require(id)
     const droid = fields.droid === undefined ? before.droid : fields.droid
-    // Whoever enables a schedule whose token or session counts no more puts himself in its place.
+    // Enabling a schedule whose token or session is no longer valid makes the caller its principal.
     const adopts = fields.enabled === true && !(await rows.principalCounts(db, before, iso(now())))
     const principal = adopts ? principalOf(caller) : undefined
     await times.check(caller.id, { ...before, ...fields }, now())

@@ -308,3 +308,13 @@ export async function deleteOverSessions(
   if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
   return (await query.returning('id').execute()).map(({ id }) => id)
 }
+
+/** Sessions by status. */
+export async function countSessions(db: Db): Promise<Record<string, number>> {
+  const rows = await db
+    .selectFrom('sessions')
+    .select(['status', (all) => all.fn.countAll<number>().as('count')])
+    .groupBy('status')
+    .execute()
+  return Object.fromEntries(rows.map(({ status, count }) => [status, Number(count)]))
+}

@@ -97,7 +97,7 @@ export function createManagers(deps: ManagersDeps) {
     afterDelete: [base.forget],
   })
   const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
-  const { containers, disk, workspaces, attached, execs } = hosting
+  const { containers, disk, workspaces, attached, execs, terminals } = hosting
 
   // Sessions.
   const sessionParts = createSessionParts({
@@ -128,6 +128,7 @@ export function createManagers(deps: ManagersDeps) {
     store,
     times,
     projects,
+    projectNames: base.projectNames,
     workspaces,
     sessions,
     scheduler,
@@ -187,12 +188,15 @@ export function createManagers(deps: ManagersDeps) {
   return {
     owners,
     projects,
+    projectNames: base.projectNames,
     projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
     exec: attached.run,
     execs,
+    terminals,
     pause,
     workspaces,
+    archives: hosting.archives,
     sessions,
     sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,
@@ -209,7 +213,7 @@ export function createManagers(deps: ManagersDeps) {
     reconcile,
     disk,
     diagnostics,
-    tokens: createTokens({ store, requireProject: projects.require, forget: base.forget }),
+    tokens: createTokens({ ...base, requireProject: projects.require }),
     changes: createChanges(workspaces),
     options: createOptions(base),
     limits: projects.limits,
@@ -226,6 +230,7 @@ export function createManagers(deps: ManagersDeps) {
       await base.trash.close()
       await disk.close()
       await dispatch.close()
+      containers.close()
       await relay.dispose()
       await models.close()
       git.close()

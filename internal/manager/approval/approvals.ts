@@ -14,6 +14,7 @@ import type { PageRequest } from '../../store/rows/page.ts'
 import { insertCommand } from '../../store/rows/session/commands.ts'
 import { actsNoMore, type LockedSession } from '../../store/rows/session/sessions.ts'
 import type { SchemaCheck } from '../caller/tools.ts'
+import type { ProjectNames } from '../project/names.ts'
 import { type SessionChanging, status, type Write } from '../session/change.ts'
 import type { RequestDispatch } from '../session/dispatch.ts'
 import { statusWith } from '../session/state.ts'
@@ -31,6 +32,7 @@ type Deps = {
   change: SessionChanging
   schema: SchemaCheck
   requestDispatch: RequestDispatch
+  projectNames: Pick<ProjectNames, 'of'>
 }
 type Effect = (trx: Db, approval: DecidedApproval) => Promise<void>
 
@@ -51,7 +53,7 @@ function decisionOf(row: ApprovalRow): Decision {
 export type ApprovalInbox = Approvals & ReturnType<typeof inbox>
 export const createApprovals = (deps: Deps): ApprovalInbox => inbox(deps)
 
-function inbox({ store, log, change, schema, requestDispatch, config: { approvals: limits } }: Deps) {
+function inbox({ store, log, change, schema, config: { approvals: limits }, ...deps }: Deps) {
   const { db } = store
   const effects = new Map<string, Effect>()
   // One at a time per project: otherwise a container that asks and cancels in a loop fills the queue of the log lock.
@@ -70,6 +72,12 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
     if (!row) throw unknown('approval', id)
     return row
   }
+
+  async function described(found: ApprovalRow[]) {
+    const nameOf = await deps.projectNames.of(found.flatMap(({ project_id }) => project_id ?? []))
+    return found.map((row) => shown(row, row.project_id === null ? null : nameOf(row.project_id)))
+  }
+  const describe = async (row: ApprovalRow) => (await described([row]))[0]!
 
   /** Writes the events of a session together with the status that its open questions give it. */
   async function writeWithStatus(
@@ -113,7 +121,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
           })
     if (!done) return undefined
     waiting.tell(done)
-    if (kind === 'permission' && done.project_id) requestDispatch(done.project_id)
+    if (kind === 'permission' && done.project_id) deps.requestDispatch(done.project_id)
     return done
   }
 
@@ -218,7 +226,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
         ? {}
         : { scope: answer.scope ?? 'once', content: answer.content ?? null }),
     })
-    if (done) return shown(done)
+    if (done) return await describe(done)
     const now = await require(id)
     if (now.status === 'open') await expire(now)
     throw new Fault('conflict', `approval ${id} is already ${now.status === 'open' ? 'expired' : now.status}`)
@@ -259,17 +267,17 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
       const asked = await require(id)
       requireMayRevoke(caller, asked)
       const done = await rows.revokeRemembered(db, { id }, caller.id)
-      if (done) return shown(done)
+      if (done) return await describe(done)
       throw new Fault('conflict', `approval ${id} is not a remembered decision`, {
         hint: 'approval list with scope returns those that can be revoked',
       })
     },
-    get: async (id: string) => shown(await require(id)),
+    get: async (id: string) => await describe(await require(id)),
     /** Null: of no project, undefined: unknown. */
     projectOf: async (id: string) => (await rows.approvalById(db, id))?.project_id,
     async list(filter: rows.ApprovalFilter & PageRequest) {
       const { items, next_cursor } = await rows.listApprovals(db, filter)
-      return { approvals: items.map(shown), next_cursor }
+      return { approvals: await described(items), next_cursor }
     },
     /** By session: the ids that it waits for. */
     openOf: (session_ids: string[]) => rows.openQuestions(db, session_ids),

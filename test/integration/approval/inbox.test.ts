@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { DecidedApproval, Decision, Question } from '../../../internal/manager/approval/approval.ts'
+import type { SessionStatus } from '../../../internal/protocol/session-status.ts'
 import {
   admin,
   type Inbox,
@@ -156,7 +157,20 @@ describe('a question', () => {
     })
   })
 
-  test('ends with the turn and with the session', async () => {
+  test('stays open while its droid reports that it runs, and ends when it is idle', async () => {
+    const one = await rows.insertSession('running')
+    const { decision, approval_id } = await open(toolQuestion(one, project_id))
+    const report = (seq: number, status: SessionStatus) =>
+      inbox.receive(project_id, one, [{ ...statusEvent(status), seq }])
+    expect((await rows.rowOf(one)).status).toBe('waiting')
+    await report(0, 'running')
+    await report(1, 'waiting')
+    expect((await inbox.approvals.get(approval_id)).status).toBe('open')
+    await report(2, 'idle')
+    expect(await decision).toMatchObject({ decision: 'deny', status: 'cancelled' })
+  })
+
+  test('ends with its session', async () => {
     for (const status of ['failed', 'cancelled', 'completed'] as const) {
       const ending = await rows.insertSession('running')
       const { decision, approval_id } = await open(toolQuestion(ending, project_id))
@@ -369,9 +383,10 @@ describe('an elicitation', () => {
     expect(await kindOf(inbox.approvals.decide(admin, approval_id, { ...deny, content: { age: 1 } }))).toBe(
       'invalid',
     )
-    const answered = await inbox.approvals.decide(admin, approval_id, { ...allow, content: { age: 42 } })
-    expect(JSON.stringify(answered)).not.toContain('42')
-    expect(await decision).toMatchObject({ decision: 'allow', content: { age: 42 } })
+    const content = { age: 42, mail: 'ada@private.example' }
+    const answered = await inbox.approvals.decide(admin, approval_id, { ...allow, content })
+    expect(JSON.stringify(answered)).not.toContain('private.example')
+    expect(await decision).toMatchObject({ decision: 'allow', content })
   })
 
   test('is declined, and cancelled', async () => {

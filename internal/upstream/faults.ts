@@ -1,7 +1,6 @@
 // Errors of upstreams as faults. Whoever made the call has to know whether it may have taken effect: `outcome` says so.
 import {
   InsufficientScopeError,
-  OAuthError,
   ProtocolError,
   SdkError,
   SdkErrorCode,
@@ -56,7 +55,6 @@ export function faultWithin(thrown: unknown): Fault | undefined {
 const isUnauthorized = (thrown: unknown): boolean =>
   thrown instanceof UnauthorizedError ||
   thrown instanceof InsufficientScopeError ||
-  thrown instanceof OAuthError ||
   (thrown instanceof SdkError && thrown.code === SdkErrorCode.ClientHttpAuthentication)
 
 const rejectedAsInvalid = new Set([-32600, -32601, -32602])

@@ -178,6 +178,8 @@ export function createProcesses(context: Context): Pick<Runtime, 'openProcess' |
 
 function reasonOfExit(exit_code: number | null): string {
   if (exit_code === null) return 'its container is gone'
+  if (exit_code === 126 || exit_code === 127)
+    return `its program was not found or cannot be run (exit code ${exit_code})`
   if (exit_code === 137) return 'it was killed (exit code 137), possibly for lack of memory'
   return `it ended with exit code ${exit_code}`
 }

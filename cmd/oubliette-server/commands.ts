@@ -22,6 +22,8 @@ const own: Record<string, () => Promise<Command>> = {
   logs: async () => (await import('./daemon/logs.ts')).logs,
   ps: async () => (await import('./sessions/ps.ts')).ps,
   run: async () => (await import('./run/run.ts')).runPrompt,
+  chat: async () => (await import('./sessions/chat.ts')).chat,
+  attach: async () => (await import('./sessions/chat.ts')).attach,
   mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,

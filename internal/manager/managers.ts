@@ -15,6 +15,7 @@ import { createPause } from './container/pause.ts'
 import { createReconcile } from './container/reconcile.ts'
 import { createUnsupervised } from './container/unsupervised.ts'
 import { createUplink } from './container/uplink.ts'
+import { createDiagnostics, type DiagnosticsSources } from './diagnostics/diagnostics.ts'
 import type { Committed } from './events/log-writer.ts'
 import { createStorageGuard } from './events/session-storage.ts'
 import { createExecRecords } from './exec/records.ts'
@@ -40,6 +41,7 @@ export type ManagersDeps = FoundationDeps & {
   /** The calls of schedules; they end in the same door. */
   scheduled: ScheduledCall
   schema: SchemaCheck
+  diagnostics: DiagnosticsSources
   /** Called with everything that is committed to the event log. */
   onCommit: ((committed: Committed) => void)[]
 }
@@ -160,6 +162,13 @@ export function createManagers(deps: ManagersDeps) {
     },
   })
 
+  const diagnostics = createDiagnostics({
+    ...base,
+    ...deps.diagnostics,
+    version: deps.version,
+    freeDiskMb: disk.freeMb,
+  })
+
   const owners: Record<string, Owner> = {
     project_id: { what: 'project', projectOf: async (id) => id },
     session_id: { what: 'session', projectOf: cached(sessions.projectOf) },
@@ -193,6 +202,7 @@ export function createManagers(deps: ManagersDeps) {
     audit,
     reconcile,
     disk,
+    diagnostics,
     tokens: createTokens({ ...base, requireProject: projects.require }),
     changes: createChanges(workspaces),
     options: createOptions(base),
@@ -202,6 +212,7 @@ export function createManagers(deps: ManagersDeps) {
     relayReady: uplink.requireReady,
     degraded: uplink.degraded,
     async close() {
+      diagnostics.close()
       await scheduler.close()
       await times.close()
       await reconcile.close()
@@ -209,6 +220,7 @@ export function createManagers(deps: ManagersDeps) {
       await base.trash.close()
       await disk.close()
       await dispatch.close()
+      containers.close()
       await relay.dispose()
       await models.close()
       git.close()

@@ -25,6 +25,10 @@ const list: List = {
   ],
 }
 
+/** A session that is `preparing` has a step instead. */
+const reasonOf = ({ reason, step, percent }: Record<string, unknown>) =>
+  reason ?? (typeof percent === 'number' ? `${step} (${percent}%)` : (step ?? null))
+
 async function run(words: string[]): Promise<number> {
   const { format, quiet, all } = parseArguments(words, { fields: [], positional: [] })
   if (all)
@@ -36,7 +40,8 @@ async function run(words: string[]): Promise<number> {
   const found = await Promise.all(live.map((choice) => listSessions(where, { status: choice })))
   // A session that changes its status meanwhile can be in two of the lists.
   const sessions = [...new Map(found.flat().map((session) => [session.session_id, session])).values()]
-  const { result } = newest({ sessions }, list, Number.POSITIVE_INFINITY)
+  const shown = sessions.map((session) => ({ ...session, reason: reasonOf(session) }))
+  const { result } = newest({ sessions: shown }, list, Number.POSITIVE_INFINITY)
   process.stdout.write(show(result, list, { format, quiet }).stdout)
   return 0
 }

@@ -5,10 +5,10 @@ import { nearest } from '../../../internal/lib/nearest.ts'
 import { callTool, endpoint } from '../client/call.ts'
 import { type Command, columns, firstSentence, helpText, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
-import { createProgress } from '../setup/progress.ts'
 import { type Parsed, parseArguments } from './arguments.ts'
 import { allPages, newest, shown_rows } from './fetch.ts'
 import { type Field, flagOf } from './fields.ts'
+import { createLiveLine } from './live-line.ts'
 import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
 import { type List, lists } from './output/lists.ts'
 import { formats, show } from './output/show.ts'
@@ -88,31 +88,32 @@ async function runAction(
   const config = place()
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
-  const progress = createProgress()
+  // Scripts read the formats for programs: nothing else is written then.
+  const live = parsed.quiet || !['table', 'wide'].includes(parsed.format) ? undefined : createLiveLine()
   const where = endpoint(config, baseUrl(config))
   const call = (args: Args) =>
     callTool(
       where,
       tool.name,
       { ...(tool.unified ? { action: name } : {}), ...args },
-      { signal: stop.signal, progress: (message) => progress.detail(message) },
+      { signal: stop.signal, ...(live ? { progress: live.report } : {}) },
     )
   try {
     parsed.args = await resolveSessions(where, withInput(called, parsed.args, action.fields))
     if (called === 'workspace read-file' && parsed.format === 'table' && !parsed.quiet) {
       const file = await readFile(call, parsed.args)
-      progress.end()
+      live?.end()
       process.stdout.write(file)
       return 0
     }
     const result = list && isPaged(action) ? await fetchList(call, parsed, list) : await call(parsed.args)
-    progress.end()
+    live?.end()
     const shown = show(result, list, { format: parsed.format, quiet: parsed.quiet })
     process.stderr.write(shown.stderr)
     process.stdout.write(shown.stdout)
     return shown.code
   } catch (error) {
-    progress.end()
+    live?.end()
     if (stop.signal.aborted) return 130
     throw error
   }

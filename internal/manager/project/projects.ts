@@ -6,6 +6,7 @@ import type { Caller } from '../../auth/caller.ts'
 import { formatScope } from '../../auth/scope.ts'
 import type { Limits } from '../../config/limits.ts'
 import type { Config, Credential } from '../../config/load.ts'
+import { requireSet } from '../../config/models.ts'
 import { Fault, unknown } from '../../fault.ts'
 import { defaultWorkspace, newProjectId } from '../../ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
@@ -109,11 +110,14 @@ export function createProjects(deps: ProjectsDeps) {
       throw new Fault('invalid', `no droid "${fields.droid}"`, {
         hint: `droids are ${['shell', ...Object.keys(config.droids)].join(', ')}`,
       })
-    for (const name of fields.credential_refs ?? [])
-      if (!deps.credentials.has(name))
+    for (const name of fields.credential_refs ?? []) {
+      const credential = deps.credentials.get(name)
+      if (!credential)
         throw new Fault('invalid', `no credential "${name}"`, {
           hint: 'credentials are defined in the config of the server',
         })
+      requireSet(name, credential)
+    }
     if (fields.container_type !== undefined) {
       const types = (await runtime.images()).map((image) => image.type)
       if (!types.includes(fields.container_type))

@@ -6,6 +6,7 @@ import type { SessionKeys } from '../../auth/session-keys.ts'
 import type { Config, Credential } from '../../config/load.ts'
 import { Fault, unknown } from '../../fault.ts'
 import { isFinal, mayFollow, type SessionStatus } from '../../protocol/session-status.ts'
+import type { Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { projectById } from '../../store/rows/projects.ts'
@@ -37,6 +38,7 @@ export type SessionsDeps = {
   store: Store
   config: Config
   credentials: ReadonlyMap<string, Credential>
+  runtime: Pick<Runtime, 'basesOf'>
   keys: SessionKeys
   workspaces: Workspaces
   events: EventLog
@@ -92,6 +94,8 @@ const shown = (row: rows.SessionRow) => ({
   status: row.status,
   hibernated: row.hibernated,
   reason: row.reason,
+  step: row.step,
+  percent: row.percent,
   requires: row.requires,
   parent_session_id: row.parent_session_id,
   root_session_id: row.root_session_id,

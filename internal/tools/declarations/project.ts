@@ -1,7 +1,9 @@
 import { z } from 'zod'
 import { isOneLine, longestProjectName, looksLikeId } from '../../ids.ts'
+import { stepText } from '../../manager/container/starts.ts'
 import { boundaries } from '../../manager/project/boundaries.ts'
 import { containerStatuses } from '../../store/schema.ts'
+import { reporting } from '../reporting.ts'
 import { action, tool } from '../tool.ts'
 import {
   cursor,
@@ -232,11 +234,13 @@ export const projectTool = tool({
           ),
       }),
       output: project,
-      run: async ({ managers, caller, progress }, { wait, ...fields }) =>
-        await managers.projectCreation(caller, fields, {
+      run: async ({ managers, caller, progress }, { wait, ...fields }) => {
+        using report = reporting(progress)
+        return await managers.projectCreation(caller, fields, {
           wait,
-          progress: (message) => progress({ progress: 0, message }),
-        }),
+          progress: (step) => report.tell(stepText(step)),
+        })
+      },
     }),
     list: action({
       about: 'List the projects that this token may see, oldest first.',
@@ -291,7 +295,10 @@ export const projectTool = tool({
       example: { project_id: ids.project_id },
       input: z.object({ project_id }),
       output: z.object({ project_id: z.string(), deleted: z.literal(true), existed: z.boolean() }),
-      run: async ({ managers }, input) => await managers.projects.remove(input.project_id),
+      run: async ({ managers, progress }, input) => {
+        using _alive = reporting(progress)
+        return await managers.projects.remove(input.project_id)
+      },
     }),
     options: action({
       about:

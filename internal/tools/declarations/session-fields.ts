@@ -118,7 +118,7 @@ const callerFields = {
 export const calling = {
   ...callerFields,
   context: z
-    .looseObject(callerFields)
+    .strictObject(callerFields)
     .optional()
     .describe('May contain `caller_id` and `caller_tools` instead of the top level.'),
 }
@@ -157,6 +157,13 @@ export const session = z.object({
     })
     .describe('Memory of the droid.'),
   reason: z.string().nullable(),
+  step: z
+    .string()
+    .nullable()
+    .describe(
+      'What is done before the droid can start, such as building the image; null unless `preparing`.',
+    ),
+  percent: z.number().nullable().describe('How much of the build of the image is done; null if unknown.'),
   requires: z
     .array(z.string())
     .describe('Ids of the requests that a caller must answer while the session is `waiting`.'),

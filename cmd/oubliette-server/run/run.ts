@@ -5,9 +5,10 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Place } from '../../../internal/config/place.ts'
 import { Fault } from '../../../internal/fault.ts'
+import { ensureHome } from '../../../internal/home-lock.ts'
 import { callTool, type Endpoint, endpoint } from '../client/call.ts'
 import { type Command, options, place, Usage } from '../command.ts'
-import { baseUrl, readiness } from '../daemon/daemon.ts'
+import { baseUrl, findServer, isRemote, misdirected } from '../daemon/daemon.ts'
 import { columnsOf, hasColours } from '../tool-command/output/text.ts'
 import { exitCodeOf, isTurnOver, type RunEvent, readEvents } from './events.ts'
 import { onInterrupt } from './interrupt.ts'
@@ -21,7 +22,11 @@ const levels = ['off', 'low', 'medium', 'high']
 
 /** The banner of `up` is discarded: stdout carries only the output of the droid. */
 async function ensureServer(config: Place): Promise<void> {
-  if ((await readiness(baseUrl(config)))?.up) return
+  const found = await findServer(config)
+  if (found.state?.up && (found.is_ours || isRemote(found))) return
+  const other = misdirected(config, found)
+  if (other) throw other
+  ensureHome(config.home)
   const main = join(import.meta.dirname, '../main.ts')
   const child = spawn(process.execPath, [...process.execArgv, main, 'up', '--detach'], {
     stdio: ['ignore', 'ignore', 'inherit'],

@@ -1,8 +1,8 @@
 // Where `run` sends a prompt: a new session of a project, which is created if no project has that name, or a session to
 // continue.
-import { Fault } from '../../../internal/fault.ts'
-import { patterns } from '../../../internal/ids.ts'
-import { callTool, type Endpoint, listProjects } from '../client/call.ts'
+import { Fault, type Kind } from '../../../internal/fault.ts'
+import { looksLikeId } from '../../../internal/ids.ts'
+import { callTool, type Endpoint } from '../client/call.ts'
 import { listSessions, resolveSession } from '../tool-command/session-reference.ts'
 import { type Asked, combine } from './prompt.ts'
 
@@ -30,39 +30,25 @@ type Listed = {
   created_at: string
 }
 
-/** Finds a project by ID or name; undefined if no project has that name. An ID is never used as a name. */
-export async function findProject(where: Endpoint, name: string): Promise<Project | undefined> {
-  if (patterns.project.test(name))
-    return (await callTool(where, 'project', { action: 'get', project_id: name })) as Project
-  return (await listProjects(where)).find((project) => project.name.toLowerCase() === name.toLowerCase())
-}
+const isFault = (error: unknown, kind: Kind): boolean => error instanceof Fault && error.kind === kind
 
-export async function requireProject(where: Endpoint, name: string): Promise<Project> {
-  const found = await findProject(where, name)
-  if (!found)
-    throw new Fault('not_found', `no project named "${name}"`, { hint: 'see "./oubliette project list"' })
-  return found
-}
+/** A project by id or name. */
+export const requireProject = async (where: Endpoint, name: string): Promise<Project> =>
+  (await callTool(where, 'project', { action: 'get', project_id: name })) as Project
 
-/** Creates the project if no project has that name. */
-export async function projectNamed(
-  where: Endpoint,
-  name: string,
-  droid: string | undefined,
-): Promise<Project> {
-  const there = await findProject(where, name)
-  if (there) return there
+/** Creates the project if no project has that name; an id is never used as a name. */
+async function projectNamed(where: Endpoint, name: string, droid: string | undefined): Promise<Project> {
   try {
-    return (await callTool(where, 'project', {
-      action: 'create',
-      name,
-      ...(droid ? { droid } : {}),
-    })) as Project
+    return await requireProject(where, name)
+  } catch (error) {
+    if (!isFault(error, 'not_found') || looksLikeId(name)) throw error
+  }
+  try {
+    const fields = { name, ...(droid ? { droid } : {}) }
+    return (await callTool(where, 'project', { action: 'create', ...fields })) as Project
   } catch (error) {
     // A concurrent `run` created it.
-    const made =
-      error instanceof Fault && error.kind === 'conflict' ? await findProject(where, name) : undefined
-    if (made) return made
+    if (isFault(error, 'conflict')) return await requireProject(where, name)
     throw error
   }
 }
@@ -107,7 +93,7 @@ export async function continueLatest(
     try {
       return await sendMessage(where, session_id, messageFor(droid))
     } catch (error) {
-      if (!(error instanceof Fault && error.kind === 'conflict')) throw error
+      if (!isFault(error, 'conflict')) throw error
     }
   }
   throw new Fault('not_found', `no session of project "${project.name}" to continue`, {

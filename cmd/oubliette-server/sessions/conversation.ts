@@ -3,8 +3,8 @@
 import { randomUUID } from 'node:crypto'
 import { createInterface } from 'node:readline'
 import { Fault, messageOf } from '../../../internal/fault.ts'
+import { nearest } from '../../../internal/lib/nearest.ts'
 import { callTool } from '../client/call.ts'
-import { nearest } from '../command.ts'
 import { type RunEvent, readEvents } from '../run/events.ts'
 import {
   choices,
@@ -144,7 +144,7 @@ export async function chatWith({ where, base, home, session, project, lines }: C
       outcome = 'ended'
       return void left.resolve()
     }
-    const near = nearest(word, Object.keys(commands))
+    const [near] = nearest(word, Object.keys(commands))
     note(`unknown command ${inline(word, 40)}${near ? `; did you mean ${near}?` : '; see /help'}`)
   }
 

@@ -3,9 +3,9 @@
 
 export type Column = {
   title: string
-  /** Fields, separated by dots. */
+  /** Fields, separated by dots; of alternatives separated by `|`, the first that has a value. */
   path: string
-  as?: 'age' | 'id' | 'status' | 'milliseconds'
+  as?: 'age' | 'id' | 'status' | 'milliseconds' | 'scope'
   /** Shown with `-o wide` only. */
   wide?: true
   /** Clipped first if the table does not fit. */
@@ -43,7 +43,7 @@ const runs: List = {
     id('SESSION', 'session_id'),
     column('ERROR', 'error', flexible),
     column('TRIGGER', 'trigger', wide),
-    id('PROJECT', 'project_id', wide),
+    column('PROJECT', 'project_name', wide),
     id('WORKSPACE', 'workspace_id', wide),
   ],
 }
@@ -72,7 +72,7 @@ export const lists: Record<string, List> = {
     newest: 'created_at',
     columns: [
       id('SESSION', 'session_id'),
-      id('PROJECT', 'project_id'),
+      column('PROJECT', 'project_name', flexible),
       column('DROID', 'droid'),
       status(),
       column('TURNS', 'turns'),
@@ -91,7 +91,7 @@ export const lists: Record<string, List> = {
       column('INDEX', 'index'),
       age('AGE', 'at'),
       column('TYPE', 'type'),
-      column('TEXT', 'text', flexible),
+      column('TEXT', 'text|final_text|status|title|tool|message', flexible),
     ],
   },
   'workspace list': {
@@ -171,7 +171,8 @@ export const lists: Record<string, List> = {
     columns: [
       id('TOKEN', 'token_id'),
       column('NAME', 'name', flexible),
-      column('SCOPE', 'scope', flexible),
+      column('SCOPE', 'scope', { as: 'scope', flexible: true }),
+      column('PROJECT', 'project_name', flexible),
       age('USED', 'last_used_at'),
       age('EXPIRES', 'expires_at'),
       age('REVOKED', 'revoked_at'),

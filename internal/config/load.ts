@@ -41,12 +41,38 @@ function describeIssues(error: z.ZodError): string {
     .join('; ')
 }
 
+/** Where a value is read from the environment; elsewhere, `${env:NAME}` would be used as it is written. */
+const fromEnvironment = /^(database_url|credentials\.[^.]+\.(key|session_token))$/
+
+function* stringsIn(value: unknown, path: string[] = []): Generator<{ path: string; text: string }> {
+  if (typeof value === 'string') yield { path: path.join('.'), text: value }
+  if (typeof value !== 'object' || value === null) return
+  for (const [name, inner] of Object.entries(value)) yield* stringsIn(inner, [...path, name])
+}
+
+function checkReferences(given: unknown, file: string): void {
+  for (const { path, text } of stringsIn(given))
+    if (text.includes('${env:') && (isLiteral(text) || !fromEnvironment.test(path)))
+      throw new Fault('invalid', `${file}: ${path} cannot be read from the environment with \${env:NAME}`, {
+        hint: '${env:NAME} is the whole value of credentials.*.key, credentials.*.session_token or database_url',
+      })
+}
+
+function checkDefaultDroid({ default_droid, droids }: ConfigFile, file: string): void {
+  if (default_droid === 'shell' || Object.hasOwn(droids, default_droid)) return
+  throw new Fault('invalid', `${file}: default_droid: no droid "${default_droid}"`, {
+    hint: `droids are ${['shell', ...Object.keys(droids)].join(', ')}`,
+  })
+}
+
 export function parseConfig(text: string, file: string): ConfigFile {
-  const parsed = configSchema.safeParse(parseJsonc(text, file))
+  const given = parseJsonc(text, file)
+  const parsed = configSchema.safeParse(given)
   if (!parsed.success)
     throw new Fault('invalid', `${file}: ${describeIssues(parsed.error)}`, {
       hint: 'see docs/configuration.md for all keys',
     })
+  checkReferences(given, file)
   return parsed.data
 }
 
@@ -99,6 +125,7 @@ export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefine
   const parsed = parseConfig(text, file)
   parsed.address = addressOf(env, parsed.address)
   parsed.droids = { ...defaultDroids, ...parsed.droids }
+  checkDefaultDroid(parsed, file)
   const admin_token = adminTokenOf(env)
   const { credentials: configured, database_url: given, ...config } = parsed
   const { credentials, warnings } = readCredentials(configured, env, file)

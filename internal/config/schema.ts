@@ -265,6 +265,13 @@ export const configSchema = z.strictObject({
     .string()
     .default('base')
     .describe('Container type (a directory of `images/`) of projects that do not set one.'),
+  images_dir: z
+    .string()
+    .regex(/^\//, 'must be an absolute path')
+    .optional()
+    .describe(
+      'Directory of the container types, an absolute path; each type is a directory with a `Dockerfile`, and `base` is required. If omitted, `images/` of the installation.',
+    ),
   limits: limitsSchema.prefault({}).describe('Default limits of a project.'),
   min_free_disk_mb: z
     .int()

@@ -69,6 +69,8 @@ export type HttpOptions = {
   /** Opens event streams; without it there are none. */
   door?: Pick<Door, 'run'>
   readiness: Checks
+  /** Identifies this process to the commands of its home; not a secret. */
+  server_id?: string
   /** What does not respond although the server is ready; shown without a token. */
   degraded?: () => Promise<string[]>
   log: Log
@@ -195,6 +197,11 @@ export function createHttp(options: HttpOptions): Http {
       return c.req.method === 'GET' ? sendArchive(c, door, context, log) : receiveArchive(c, door, context)
     })
   }
+  for (const path of ['/healthz', '/readyz'])
+    app.use(path, async (c, next) => {
+      if (options.server_id) c.env.outgoing.setHeader('Oubliette-Server-Id', options.server_id)
+      await next()
+    })
   app.get('/healthz', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', async (c) => {
     const { fault, missing, refused } = await ready()

@@ -122,6 +122,7 @@ export function createManagers(deps: ManagersDeps) {
     store,
     times,
     projects,
+    projectNames: base.projectNames,
     workspaces,
     sessions,
     scheduler,
@@ -179,6 +180,7 @@ export function createManagers(deps: ManagersDeps) {
   return {
     owners,
     projects,
+    projectNames: base.projectNames,
     projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
     exec: attached.run,
@@ -203,7 +205,7 @@ export function createManagers(deps: ManagersDeps) {
     reconcile,
     disk,
     diagnostics,
-    tokens: createTokens({ store, requireProject: projects.require, forget: base.forget }),
+    tokens: createTokens({ ...base, requireProject: projects.require }),
     changes: createChanges(workspaces),
     options: createOptions(base),
     limits: projects.limits,
@@ -220,6 +222,7 @@ export function createManagers(deps: ManagersDeps) {
       await base.trash.close()
       await disk.close()
       await dispatch.close()
+      containers.close()
       await relay.dispose()
       await models.close()
       git.close()

@@ -74,7 +74,7 @@ const eventTypes = [
  * - status {status, reason?, agent_session_id?, resumed?, resumable?, requires?, exit_code?, signal?}
  * - delta {text, stream: 'stdout' | 'stderr'} (shell) or {text, role: 'assistant'} (acp); message {role, text}; thought {text}
  * - tool_call {tool_call_id, title, kind, status, input, content, locations}; tool_result {tool_call_id, status, content, output}
- * - plan {entries}; usage {…as the agent reports it}; update {update} for whatever has no type of its own
+ * - plan {entries}; usage {input_tokens?, output_tokens?, cache_read_tokens?, cost_usd?, …}; update {update} for whatever has no type of its own
  * - permission_request {request_id, tool_call, options: [{option_id, name, kind}]}
  * - completion {final_text, stop_reason, exit_code?, usage?}: exactly one for each accepted turn. `stop_reason` is ACP's
  *   (end_turn, max_tokens, max_turn_requests, refusal, cancelled), or `error` (droid died, script's exit code not 0), or

@@ -30,7 +30,7 @@ import { installClient, removeOldClients } from './client.ts'
 import { openDatabase } from './database.ts'
 
 const instructions =
-  'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the IDs that earlier calls returned.'
+  'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the ids that earlier calls returned, and to projects also by name.'
 
 /** Directories of the home of which containers mount parts. Containers write to `projects` only. */
 const mountedDirectories = [
@@ -57,7 +57,7 @@ async function startRuntime({ settings, log, stack }: Start, instance: string): 
     network_pool: config.network_pool,
     allowed_networks: config.allowed_networks,
     dns_servers: config.dns_servers,
-    images_dir: join(checkout, 'images'),
+    images_dir: config.images_dir ?? join(checkout, 'images'),
     log,
   })
   await runtime.ping()
@@ -130,7 +130,7 @@ async function startRooms({ settings, log, ring, stack }: Start, below: Below) {
 function createHttpServer(
   { settings, log }: Start,
   { store, runtime, auth }: Below,
-  { managers, door, mcp }: { managers: Managers; door: Door; mcp: Mcp },
+  { managers, door, mcp, server_id }: { managers: Managers; door: Door; mcp: Mcp; server_id: string },
 ): Http {
   const { config } = settings
   const { rate } = config
@@ -164,6 +164,7 @@ function createHttpServer(
       disk: { check: async () => managers.disk.requireFree(), refuses: managers.disk.refused },
     },
     degraded: managers.degraded,
+    server_id,
     log,
   })
 }
@@ -186,7 +187,7 @@ export async function serve(settings: Settings): Promise<void> {
   await using stack = new AsyncDisposableStack()
   stack.defer(captureConsole(log))
   const start: Start = { settings, log, ring, stack }
-  const lock = lockHome(home)
+  const lock = lockHome(home, config.address)
   stack.defer(() => lock.release())
 
   const { store, database_url, instance, lost } = await openDatabase(settings, log, stack)
@@ -197,7 +198,7 @@ export async function serve(settings: Settings): Promise<void> {
   const below: Below = { store, runtime, auth, inspection }
   const rooms = await startRooms(start, below)
   const { managers, client } = rooms
-  const http = createHttpServer(start, below, rooms)
+  const http = createHttpServer(start, below, { ...rooms, server_id: lock.server_id })
   stack.defer(await followRevocations(store, auth, managers))
 
   await managers.audit.settleAbandoned()

@@ -2,8 +2,9 @@
 // undoes both.
 import { hostname, userInfo } from 'node:os'
 import { join } from 'node:path'
+import { nearest } from '../../../internal/lib/nearest.ts'
 import { callTool, type Endpoint, endpoint } from '../client/call.ts'
-import { checkout, nearest, options, place, Usage } from '../command.ts'
+import { checkout, options, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { type Client, clients } from './clients.ts'
 import { changed, readText, replaceFile } from './config-file.ts'
@@ -13,7 +14,7 @@ function clientNamed(name: string | undefined): [string, Client] {
   if (name === undefined) throw new Usage('missing CLIENT', `clients: ${known.join(', ')}`)
   const client = Object.hasOwn(clients, name) ? clients[name] : undefined
   if (client) return [name, client]
-  const near = nearest(name, known)
+  const [near] = nearest(name, known)
   throw new Usage(
     `unknown client "${name}"`,
     near ? `did you mean "${near}"?` : `clients: ${known.join(', ')}`,

@@ -11,6 +11,7 @@ import { createDetached } from '../exec/detached.ts'
 import { createReadOutput } from '../exec/output.ts'
 import type { ExecRecords } from '../exec/records.ts'
 import type { SessionEnds } from '../session/ends.ts'
+import { createSessionSteps } from '../session/preparing.ts'
 import { createTerminals } from '../terminal/terminals.ts'
 import { createArchives } from '../workspace/archives.ts'
 import { createClone } from '../workspace/clone.ts'
@@ -35,6 +36,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
   const containers = createContainers({
     ...base,
     client: client,
+    sessionSteps: createSessionSteps(base),
     prepare: preparation.prepare,
     unprepared: preparation.unprepared,
     listen,

@@ -9,6 +9,7 @@ import {
   insist,
   numbered,
 } from '../../fixtures/chaos/chaos.ts'
+import { statusesOf } from '../../fixtures/sessions.ts'
 import { type Booted, boot, inEngine, onDisk } from '../../harness/booted.ts'
 import { seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
@@ -96,8 +97,7 @@ test(`nothing is lost, doubled or left over when the daemon is killed ${rounds} 
     const events = await allEvents(booted, session_id)
     lines += expectNumbered(events)
     expect(expectTurnsEnded(events)).toBe(1)
-    const statuses = events.filter((event) => event.type === 'status').map((event) => event.status)
-    expect(statuses).toEqual(['starting', 'running', 'idle'])
+    expect(statusesOf(events)).toEqual(['starting', 'running', 'idle'])
   }
   await expectOnce(spoken, spawned)
   for (const session_id of [...steady, spoken, ...ending.slice(-1)])

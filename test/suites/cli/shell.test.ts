@@ -1,6 +1,6 @@
 // `./oubliette shell` in a real pseudo-terminal.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { cliInTerminal, type Pty } from '../../fixtures/terminal/in-terminal.ts'
+import { cliInTerminal, type Pty } from '../../fixtures/terminal/controlled-terminal.ts'
 import { noTerminalProcesses, terminalProcesses } from '../../fixtures/terminal/processes.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { runCli } from '../../harness/cli.ts'

@@ -216,6 +216,16 @@ export async function activeSessions(db: Db, project_id: string): Promise<Sessio
     .execute()
 }
 
+export async function preparingSessions(db: Db, project_id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('sessions')
+    .select('id')
+    .where('project_id', '=', project_id)
+    .where('status', '=', 'preparing')
+    .execute()
+  return rows.map(({ id }) => id)
+}
+
 /** Projects with sessions that have not ended and are not hibernated. */
 export async function projectsWithActiveSessions(db: Db): Promise<string[]> {
   const rows = await db

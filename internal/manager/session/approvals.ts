@@ -6,13 +6,15 @@ import type { Store } from '../../store/open.ts'
 import { type ApprovalRow, approvalById, decideApproval, listApprovals } from '../../store/rows/approvals.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { insertCommand } from '../../store/rows/session/commands.ts'
+import type { ProjectNames } from '../project/names.ts'
 import type { RequestDispatch } from './dispatch.ts'
 import type { Sessions } from './sessions.ts'
 
-const shown = (row: ApprovalRow) => ({
+const shown = (row: ApprovalRow, project_name: string) => ({
   approval_id: row.id,
   session_id: row.session_id,
   project_id: row.project_id,
+  project_name,
   request_id: row.request_id,
   tool_call: row.tool_call,
   options: row.options,
@@ -26,6 +28,7 @@ const shown = (row: ApprovalRow) => ({
 export function createApprovals(deps: {
   store: Store
   sessions: Sessions
+  projectNames: Pick<ProjectNames, 'of'>
   requestDispatch: RequestDispatch
 }) {
   const { store, sessions } = deps
@@ -35,6 +38,11 @@ export function createApprovals(deps: {
     const row = await approvalById(db, id)
     if (!row) throw unknown('approval', id)
     return row
+  }
+
+  async function described(found: ApprovalRow[]) {
+    const nameOf = await deps.projectNames.of(found.map(({ project_id }) => project_id))
+    return found.map((row) => shown(row, nameOf(row.project_id)))
   }
 
   async function requireMayDecide({ session_id }: Caller, asked: ApprovalRow): Promise<void> {
@@ -80,18 +88,18 @@ export function createApprovals(deps: {
     })
     if (!decided) throw new Fault('conflict', `approval ${id} is already ${(await require(id)).status}`)
     deps.requestDispatch(decided.project_id)
-    return shown(decided)
+    return (await described([decided]))[0]!
   }
 
   return {
     decide,
-    get: async (id: string) => shown(await require(id)),
+    get: async (id: string) => (await described([await require(id)]))[0]!,
     projectOf: async (id: string) => (await approvalById(db, id))?.project_id,
     async list(
       filter: { project_id?: string; session_id?: string; status?: ApprovalRow['status'] } & PageRequest,
     ) {
       const { items, next_cursor } = await listApprovals(db, filter)
-      return { approvals: items.map(shown), next_cursor }
+      return { approvals: await described(items), next_cursor }
     },
   }
 }

@@ -9,6 +9,7 @@ import {
   next_cursor,
   pagingBriefs,
   project_id,
+  projectOutput,
   time,
 } from './fields.ts'
 import { session_id } from './session-fields.ts'
@@ -22,7 +23,7 @@ const statuses = ['open', 'allowed', 'denied', 'cancelled'] as const
 const approval = z.object({
   approval_id: z.string(),
   session_id: z.string(),
-  project_id: z.string(),
+  ...projectOutput,
   request_id: z.string(),
   tool_call: z.record(z.string(), z.unknown()).describe('The tool call that the droid asks permission for.'),
   options: z.array(z.record(z.string(), z.unknown())),

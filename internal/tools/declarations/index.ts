@@ -2,6 +2,7 @@
 import type { Tool } from '../tool.ts'
 import { approvalTool } from './approval.ts'
 import { containerTool } from './container.ts'
+import { diagnosticsTool } from './diagnostics.ts'
 import { projectTool } from './project.ts'
 import { scheduleTool } from './schedule.ts'
 import { sessionTool } from './session.ts'
@@ -17,6 +18,7 @@ const all = [
   approvalTool,
   scheduleTool,
   tokenTool,
+  diagnosticsTool,
   callerToolResponse,
   configLimits,
   imageRebuild,

@@ -70,7 +70,7 @@ describe('a program in a container', () => {
       grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | tr -d '\\t'
       touch /etc/x 2>/dev/null && echo writable || echo read-only
       touch /tmp/x && echo scratch
-      ls /sys/class/net | tr '\\n' ' '
+      echo $(ls /sys/class/net)
       ls /var/run/docker.sock 2>/dev/null || echo no-socket`)
     expect(
       stdout
@@ -161,9 +161,12 @@ describe('a server that dies', () => {
     const server = spawn(process.execPath, ['--input-type=module', '-e', script], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
-    await once(server.stdout, 'data')
-    expect((await left()).containers).toBe(1)
-    server.kill('SIGKILL')
+    try {
+      await once(server.stdout, 'data')
+      expect((await left()).containers).toBe(1)
+    } finally {
+      server.kill('SIGKILL')
+    }
     await once(server, 'exit')
   }
 

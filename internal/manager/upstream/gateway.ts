@@ -279,4 +279,3 @@ export function createGateway(deps: Deps) {
     },
   }
 }
-export type Gateway = ReturnType<typeof createGateway>

@@ -385,4 +385,3 @@ export function createCalls(deps: {
     },
   }
 }
-export type Calls = ReturnType<typeof createCalls>

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import { isProjectReference, patterns } from '../../ids.ts'
 import { type IndexedEvent, shownEvent } from '../../manager/events/event-log.ts'
-import { createDisabled } from '../disabled-tools.ts'
+import { createDisabled } from '../droid/disabled-tools.ts'
 import { internal } from '../tool.ts'
 import { project_id } from './fields.ts'
 

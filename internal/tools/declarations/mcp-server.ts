@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { connectionFields, optionFields, serverName } from '../../config/mcp-servers.ts'
 import { Fault } from '../../fault.ts'
 import { toolStatuses, transports } from '../../store/rows/upstream/tables.ts'
-import { createDisabled } from '../disabled-tools.ts'
+import { createDisabled } from '../droid/disabled-tools.ts'
 import { action, type RunContext, tool } from '../tool.ts'
 import {
   cursor,

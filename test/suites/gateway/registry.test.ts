@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { layoutOf } from '../../../internal/manager/workspace/layout.ts'
 import { dialAs, droid } from '../../fixtures/droid-socket.ts'
 import { type ScriptedServer, startScripted } from '../../fixtures/gateway/scripted-server.ts'
-import { commandOf, everything } from '../../fixtures/upstream/servers.ts'
+import { everything, filesystem } from '../../fixtures/upstream/servers.ts'
 import { type Answer, type Booted, boot, docker, instanceOf } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -149,7 +149,7 @@ describe('a stdio server of a project', () => {
     const workspace = layoutOf(booted.server.home).workspace(project_id, 'default')
     await booted.ok('container', { action: 'start', project_id })
     const { outputFiles } = await build({
-      entryPoints: [commandOf('@modelcontextprotocol/server-filesystem')],
+      entryPoints: [filesystem],
       bundle: true,
       write: false,
       platform: 'node',

@@ -129,6 +129,7 @@ export function createGateway(deps: Deps) {
         overrides,
         config.approvals,
       ),
+    max_result_bytes: config.gateway.max_result_bytes,
     rate: { per_second: config.gateway.calls_per_second, burst: config.gateway.calls_burst },
   })
   const file = createServersFile({ store, registry, directories: deps.directories, log })

@@ -189,7 +189,11 @@ export const mcpServerTool = tool({
       needs: 'project:write',
       idempotent: true,
       example: { name: 'github', enabled: false },
-      input: z.object({ ...which, transport: z.enum(transports).optional(), ...settable }),
+      input: z.object({
+        ...which,
+        transport: z.enum(transports).optional().describe('Another transport.'),
+        ...settable,
+      }),
       output: server,
       run: async ({ managers, caller }, input) =>
         await managers.gateway.registry.update(caller, entryOf(input)),

@@ -127,7 +127,7 @@ export async function searchTools(
     ? sql`(select avg(word_similarity(word, search_text)) from unnest(${query.words}::text[]) as word)`
     : sql`0`
   const isAlike = query.trigrams
-    ? sql`or exists (select from unnest(${query.words}::text[]) as word where word_similarity(word, search_text) > 0.6)`
+    ? sql`or exists (select from unnest(${query.words}::text[]) as word where word_similarity(word, search_text) > 0.45)`
     : sql``
   const { rows } = await sql<{ upstream_id: string; name: string; rank: number }>`
     with asked as (select to_tsquery('english', ${asked}) as query)

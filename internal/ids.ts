@@ -54,6 +54,7 @@ export const newTokenId = () => short('tok')
 export const newApprovalId = () => short('apr')
 export const newScheduleId = () => short('sch')
 export const newExecId = () => short('exec')
+export const newTerminalId = () => short('term')
 export const newRunId = () => short('run')
 export const newRequestId = () => short('req')
 export const defaultWorkspace = 'default'

@@ -24,6 +24,8 @@ const own: Record<string, () => Promise<Command>> = {
   run: async () => (await import('./run/run.ts')).runPrompt,
   chat: async () => (await import('./sessions/chat.ts')).chat,
   attach: async () => (await import('./sessions/chat.ts')).attach,
+  cp: async () => (await import('./copy/cp.ts')).cp,
+  shell: async () => (await import('./shell/shell.ts')).shell,
   mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,

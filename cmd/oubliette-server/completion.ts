@@ -103,6 +103,8 @@ const subjects: Record<string, 'sessions' | 'projects'> = {
 
 async function ofOwn(name: string, words: string[], last: string, names: () => Names): Promise<string[]> {
   const before = words.at(-1)
+  if (name === 'cp' && !last.startsWith('-'))
+    return (await names().projects(last)).map((project) => `${project}:`)
   if (before === '--project') return await names().projects(last)
   if (before === '--session') return await names().sessions()
   if (last.startsWith('-')) {

@@ -72,6 +72,37 @@ const execs = z.strictObject({
     ),
 })
 
+const terminals = z.strictObject({
+  per_project: z
+    .int()
+    .min(1)
+    .max(256)
+    .default(32)
+    .describe('Maximum number of open terminals in one container.'),
+  per_token: z.int().min(1).max(1000).default(64).describe('Maximum number of open terminals per token.'),
+  idle_minutes: z
+    .number()
+    .min(0.01)
+    .max(10_080)
+    .default(240)
+    .describe('Time without input and output after which a terminal is closed.'),
+})
+
+const archives = z.strictObject({
+  per_project: z
+    .int()
+    .min(1)
+    .max(64)
+    .default(4)
+    .describe('Maximum number of concurrent copies from and to the workspaces of one project.'),
+  per_server: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(32)
+    .describe('Maximum number of concurrent copies of all projects.'),
+})
+
 const schedules = z.strictObject({
   history_days: z
     .number()
@@ -288,6 +319,12 @@ export const configSchema = z.strictObject({
   execs: execs
     .prefault({})
     .describe('Limits for `container exec`. A call above a limit fails with `exhausted`.'),
+  terminals: terminals
+    .prefault({})
+    .describe('Limits for terminals (`./oubliette shell`). A terminal above a limit fails with `exhausted`.'),
+  archives: archives
+    .prefault({})
+    .describe('Limits for copies of files (`./oubliette cp`). A copy above a limit fails with `exhausted`.'),
   heartbeat_seconds: z
     .number()
     .min(0.1)

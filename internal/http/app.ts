@@ -16,6 +16,7 @@ import type { Log } from '../log.ts'
 import { type EventSource, projectStream, sessionStream } from '../tools/declarations/internal.ts'
 import type { Door } from '../tools/door.ts'
 import type { CallContext } from '../tools/tool.ts'
+import { receiveArchive, sendArchive } from './archive.ts'
 import {
   type Authenticate,
   challenge,
@@ -30,6 +31,7 @@ import { createGuard } from './guard.ts'
 import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './sse.ts'
+import { createTerminalUpgrade, isTerminalUpgrade } from './terminal/upgrade.ts'
 
 /** The MCP endpoint, as this room needs it. */
 interface McpEndpoint {
@@ -48,7 +50,13 @@ export type Env = { Bindings: HttpBindings; Variables: { request_id: string; end
 export type HttpOptions = {
   config: Pick<
     Config,
-    'address' | 'allowed_hosts' | 'allowed_origins' | 'max_body_bytes' | 'max_connections' | 'oidc'
+    | 'address'
+    | 'allowed_hosts'
+    | 'allowed_origins'
+    | 'max_body_bytes'
+    | 'max_connections'
+    | 'oidc'
+    | 'terminals'
   >
   authenticate: Authenticate
   /** `failures` by address, `requests` by token. */
@@ -171,6 +179,23 @@ export function createHttp(options: HttpOptions): Http {
         const context = { caller, request_id, via: 'http', signal, progress: () => undefined } as const
         return streams.open(caller, signal, await source(context, c.req.param('id'), since))
       })
+    const archive = '/workspaces/:id/archive'
+    const archiveMethods = ['GET', 'PUT']
+    app.on(archiveMethods, archive, async (c) => {
+      if (c.req.raw.method === 'HEAD') return notAllowed(c, archiveMethods)
+      const caller = await callerOf(c)
+      const left = new AbortController()
+      c.env.outgoing.once('close', () => left.abort())
+      const { request_id } = c.var
+      const context = {
+        caller,
+        request_id,
+        via: 'http',
+        signal: left.signal,
+        progress: () => undefined,
+      } as const
+      return c.req.method === 'GET' ? sendArchive(c, door, context, log) : receiveArchive(c, door, context)
+    })
   }
   for (const path of ['/healthz', '/readyz'])
     app.use(path, async (c, next) => {
@@ -223,7 +248,25 @@ export function createHttp(options: HttpOptions): Http {
     throw new Fault('invalid', 'since_index and Last-Event-ID must be integers of at least -1')
   }
 
-  const server = createNodeServer(app, { max_connections: config.max_connections, log })
+  const terminals =
+    door &&
+    createTerminalUpgrade({
+      guard,
+      door,
+      log,
+      streams: options.streams,
+      idle_minutes: config.terminals.idle_minutes,
+      challenge: (host, presented) => challenge(oidc, host, presented),
+      check(...credential) {
+        if (closing) throw new Fault('unavailable', 'the server is stopping', { retry_after_seconds: 5 })
+        return check(...credential)
+      },
+    })
+  const server = createNodeServer(app, {
+    max_connections: config.max_connections,
+    upgrade: terminals && { wanted: isTerminalUpgrade, accept: terminals },
+    log,
+  })
   return {
     listen: () => listen(server, config.address),
     async close(deadline_seconds) {

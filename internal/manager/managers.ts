@@ -93,7 +93,7 @@ export function createManagers(deps: ManagersDeps) {
     afterDelete: [base.forget],
   })
   const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
-  const { containers, disk, workspaces, attached, execs } = hosting
+  const { containers, disk, workspaces, attached, execs, terminals } = hosting
 
   // Sessions.
   const sessionParts = createSessionParts({ base, uplink, ends, pause, hosting, callerTools, callerRequests })
@@ -185,8 +185,10 @@ export function createManagers(deps: ManagersDeps) {
     containers,
     exec: attached.run,
     execs,
+    terminals,
     pause,
     workspaces,
+    archives: hosting.archives,
     sessions,
     sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,

@@ -15,6 +15,8 @@ export type CallContext = {
   /** Aborted when the caller cancels the call or disconnects. */
   signal: AbortSignal
   progress(update: { progress: number; total?: number; message?: string }): void
+  /** The body of the request, for an action that reads a stream. */
+  body?: AsyncIterable<Uint8Array>
   /** `disabled_tools` of the project of the calling droid; unset for other callers. */
   disabled_tools?: readonly string[]
 }

@@ -65,7 +65,8 @@ export const clients: Record<string, Client> = {
     title: 'Codex',
     file: (env) => join(env.CODEX_HOME || join(homeIn(env), '.codex'), 'config.toml'),
     path: undefined,
-    entry: ({ url, token }) => ({ url, http_headers: headers(token) }),
+    // By default it ends every call after 300 s, with progress or without.
+    entry: ({ url, token }) => ({ url, http_headers: headers(token), tool_timeout_sec: 3600 }),
     next_step: 'start a new session of codex',
   },
   gemini: {

@@ -186,7 +186,10 @@ export const callerToolResponse = standalone(
         .unknown()
         .optional()
         .describe('Result of the call: any JSON, or an MCP tool result with `content`.'),
-      error: z.unknown().optional().describe('Why the call failed: a sentence, or an object with `message`.'),
+      error: z
+        .union([z.string(), z.unknown()])
+        .optional()
+        .describe('Why the call failed: a sentence, or an object with `message`.'),
       progress: z
         .strictObject({
           progress: z.number(),

@@ -133,6 +133,31 @@ export const lists: Record<string, List> = {
       age('ENDED', 'ended_at', wide),
     ],
   },
+  'diagnostics server_log': {
+    rows: 'entries',
+    key: 'message',
+    columns: [
+      age('AGE', 'at'),
+      column('LEVEL', 'level', { as: 'status' }),
+      column('MESSAGE', 'message', flexible),
+    ],
+  },
+  'diagnostics audit': {
+    rows: 'calls',
+    key: 'request_id',
+    columns: [
+      age('AGE', 'at'),
+      column('TOOL', 'tool'),
+      column('ACTION', 'action', flexible),
+      column('OUTCOME', 'outcome', { as: 'status' }),
+      column('TOOK', 'milliseconds', { as: 'milliseconds' }),
+      id('CALLER', 'caller_id'),
+      column('VIA', 'via', wide),
+      id('PROJECT', 'project_id', wide),
+      id('SESSION', 'session_id', wide),
+      column('REQUEST', 'request_id', wide),
+    ],
+  },
   'approval list': {
     rows: 'approvals',
     key: 'approval_id',

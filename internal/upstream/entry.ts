@@ -87,12 +87,20 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     work: (connection: Connection) => Promise<T>,
   ): Promise<T> {
     link.failFast()
-    const waiting = AbortSignal.any([signal, AbortSignal.timeout(timeout_ms)])
+    // A timer that ends with the wait: a signal with a time-out of its own would live on for each call.
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(new Error('no turn')), timeout_ms)
+    const waiting = AbortSignal.any([signal, late.signal])
+    const run = () =>
+      link.using(waiting, (connection) => {
+        clearTimeout(timer)
+        return work(connection)
+      })
     let leave: (() => void) | undefined
     try {
       leave = await queue.enter(fair_key, waiting)
-      const result = await link.using(waiting, work).catch((error: unknown) => {
-        if (error instanceof UpstreamFault && error.session_lost) return link.using(waiting, work)
+      const result = await run().catch((error: unknown) => {
+        if (error instanceof UpstreamFault && error.session_lost) return run()
         throw error
       })
       link.succeeded()
@@ -100,7 +108,7 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     } catch (error) {
       await refused(error)
       if (error instanceof Fault) throw error
-      if (waiting.aborted && !signal.aborted)
+      if (late.signal.aborted)
         throw new UpstreamFault(
           'timeout',
           `upstream "${spec.name}" was not available within ${timeout_ms / 1000} s`,
@@ -108,6 +116,7 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
         )
       throw upstreamFault(spec.name, error, false)
     } finally {
+      clearTimeout(timer)
       leave?.()
     }
   }

@@ -309,7 +309,7 @@ describe('a session', () => {
 describe('what an admin wants asked', () => {
   test('is allowed for longer than once only by an admin, and by no rule of the project', async () => {
     const asked = (more: object = {}) =>
-      toolQuestion(session_id, project_id, { server_id: 'mcp_strict', ...more })
+      toolQuestion(session_id, project_id, { server_id: 'mcp_strict', arguments: { same: 1 }, ...more })
     const loose = await open(asked())
     await inbox.approvals.decide(writer(project_id), loose.approval_id, { ...allow, scope: 'always' })
     expect(await inbox.approvals.ask(asked(), waiter().how)).toMatchObject({ decision: 'allow', by: 'rule' })
@@ -325,7 +325,8 @@ describe('what an admin wants asked', () => {
   })
 
   test('a denial of an admin is revoked only by an admin, and counts before what is allowed', async () => {
-    const asked = () => toolQuestion(session_id, project_id, { server_id: 'mcp_denied' })
+    const asked = () =>
+      toolQuestion(session_id, project_id, { server_id: 'mcp_denied', arguments: { same: 1 } })
     const [one, two] = [await open(asked()), await open(asked())]
     await inbox.approvals.decide(writer(project_id), one.approval_id, { ...allow, scope: 'always' })
     await inbox.approvals.decide(admin, two.approval_id, { ...deny, scope: 'always', reason: 'never' })

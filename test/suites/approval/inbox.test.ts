@@ -73,9 +73,7 @@ describe('a call that must be approved', () => {
     const told = events
       .filter(({ type }) => /approval|caller|status/.test(type))
       .map(({ type, status }) => status ?? type)
-    expect(told).toEqual([
-      'starting',
-      'running',
+    expect(told.slice(told.indexOf('running') + 1)).toEqual([
       'tool_approval_request',
       'waiting',
       'allowed',

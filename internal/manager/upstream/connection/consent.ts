@@ -41,7 +41,9 @@ export function createConsents(deps: {
 
   async function ask(id: string): Promise<void> {
     const row = await upstreamById(db, id)
-    const begun = row?.enabled ? await begin(row) : undefined
+    // One that was begun stays valid: a second one would invalidate the address that a person already has.
+    const isBegun = row?.consent_hash && row.consent_at && Date.parse(row.consent_at) + validMs > Date.now()
+    const begun = row?.enabled && !isBegun ? await begin(row) : undefined
     if (!row || !begun) return
     await deps.approvals.post({
       kind: 'consent',
@@ -69,7 +71,16 @@ export function createConsents(deps: {
   })
 
   return {
-    begin,
+    /** By request: replaces a consent that was asked for before. */
+    async begin(row: UpstreamRow): Promise<{ url: string } | undefined> {
+      const begun = await begin(row)
+      if (begun)
+        await deps.approvals.resolve(
+          { kind: 'consent', server_id: row.id },
+          { status: 'cancelled', reason: 'another consent was begun', decided_by: null },
+        )
+      return begun
+    },
     /** With what the browser brings back. */
     async finish(answer: {
       state: string

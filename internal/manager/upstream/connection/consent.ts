@@ -3,6 +3,7 @@
 // state, which only it and this server know; its hash is stored, so that an answer is accepted after a restart.
 import { createHash } from 'node:crypto'
 import { Fault, messageOf } from '../../../fault.ts'
+import { createKeyedQueue } from '../../../lib/keyed-queue.ts'
 import type { Log } from '../../../log.ts'
 import type { Store } from '../../../store/open.ts'
 import {
@@ -28,6 +29,8 @@ export function createConsents(deps: {
 }) {
   const { db } = deps.store
   const asked = new Set<string>()
+  // One at a time per upstream: each consent that begins invalidates the one before.
+  const serial = createKeyedQueue()
 
   async function begin(row: UpstreamRow): Promise<{ url: string } | undefined> {
     const begun = await (await deps.connections.use(row)).authorize(row.id)
@@ -61,7 +64,7 @@ export function createConsents(deps: {
     if (!needed.has(credentials)) return void asked.delete(id)
     if (asked.has(id)) return
     asked.add(id)
-    ask(id).catch((error: unknown) => {
+    serial(id, () => ask(id)).catch((error: unknown) => {
       asked.delete(id)
       deps.log.warn('failed to ask for the authorization of an MCP server', {
         upstream_id: id,
@@ -72,15 +75,16 @@ export function createConsents(deps: {
 
   return {
     /** By request: replaces a consent that was asked for before. */
-    async begin(row: UpstreamRow): Promise<{ url: string } | undefined> {
-      const begun = await begin(row)
-      if (begun)
-        await deps.approvals.resolve(
-          { kind: 'consent', server_id: row.id },
-          { status: 'cancelled', reason: 'another consent was begun', decided_by: null },
-        )
-      return begun
-    },
+    begin: (row: UpstreamRow): Promise<{ url: string } | undefined> =>
+      serial(row.id, async () => {
+        const begun = await begin(row)
+        if (begun)
+          await deps.approvals.resolve(
+            { kind: 'consent', server_id: row.id },
+            { status: 'cancelled', reason: 'another consent was begun', decided_by: null },
+          )
+        return begun
+      }),
     /** With what the browser brings back. */
     async finish(answer: {
       state: string

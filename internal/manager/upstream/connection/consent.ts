@@ -117,6 +117,7 @@ export function createConsents(deps: {
         { kind: 'consent', server_id: row.id },
         { status: 'allowed', reason: null, decided_by: null },
       )
+      asked.delete(row.id)
       deps.authorized(row.id)
       return { name: row.name }
     },

@@ -161,6 +161,47 @@ const approvals = z.strictObject({
     .describe('Maximum number of open approvals of one project.'),
 })
 
+const gateway = z.strictObject({
+  find_tools_above: z
+    .int()
+    .min(0)
+    .max(10_000)
+    .default(60)
+    .describe(
+      'Number of upstream tools above which agents that load every definition (OpenCode, Codex, Gemini and unknown ones) get `find_tools` and `call_tool` instead of the list.',
+    ),
+  calls_per_second: z
+    .number()
+    .min(0.1)
+    .max(100_000)
+    .default(100)
+    .describe('Sustained calls per second of one project to one upstream server.'),
+  calls_burst: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(500)
+    .describe('Maximum burst of calls of one project to one upstream server.'),
+  timeout_seconds: z
+    .number()
+    .min(1)
+    .max(86_400)
+    .default(30)
+    .describe('Time-out of a call of an upstream tool without progress, unless the server sets its own.'),
+  max_result_bytes: z
+    .int()
+    .min(1024)
+    .max(16 * 1024 * 1024)
+    .default(1024 * 1024)
+    .describe('Maximum size of a result of an upstream tool, unless the server sets its own.'),
+  idle_seconds: z
+    .number()
+    .min(0)
+    .max(86_400)
+    .default(600)
+    .describe('Time after which an unused connection to an upstream server is closed; 0: never.'),
+})
+
 const rate = z.strictObject({
   per_token_per_second: z
     .number()
@@ -270,6 +311,7 @@ export const configSchema = z.strictObject({
     .describe(
       'What is asked before a tool outside of the container is called, and the limits of the approval inbox.',
     ),
+  gateway: gateway.prefault({}).describe('Upstream MCP servers: their tools, calls and connections.'),
   models: z.array(z.string()).default([]).describe('Model names that `project options` returns.'),
   credentials: z
     .record(z.string().regex(/^[A-Za-z0-9_-]{1,64}$/), credentialSchema)

@@ -3,6 +3,7 @@
 import type { DroidSide } from '../relay/droid-side.ts'
 import { beginDroidCall } from '../store/rows/callers.ts'
 import { projectsWithProcesses } from '../store/rows/session/memory.ts'
+import { createUpstreams } from '../upstream/upstreams.ts'
 import { createAudit } from './access/audit.ts'
 import { createTokens } from './access/tokens.ts'
 import { createApprovals } from './approval/approvals.ts'
@@ -31,6 +32,7 @@ import { createScheduleTimes } from './schedule/times.ts'
 import { createSessionEnds } from './session/ends.ts'
 import type { Identity } from './session/identity.ts'
 import { createSessionWait } from './session/wait.ts'
+import { createGateway } from './upstream/gateway.ts'
 import { createChanges } from './workspace/changes.ts'
 
 export type ManagersDeps = FoundationDeps & {
@@ -41,6 +43,10 @@ export type ManagersDeps = FoundationDeps & {
   /** The calls of schedules; they end in the same door. */
   scheduled: ScheduledCall
   schema: SchemaCheck
+  /** Directories that may have mcp-servers.json; the first one counts. */
+  servers_directories: readonly string[]
+  /** Where people return to after they consented to the use of an upstream server. */
+  consent_url: string
   diagnostics: DiagnosticsSources
   /** Called with everything that is committed to the event log. */
   onCommit: ((committed: Committed) => void)[]
@@ -90,14 +96,28 @@ export function createManagers(deps: ManagersDeps) {
   const projects = createProjects({
     ...base,
     regrant: createGrants({ ...base, forget: base.forgetEverywhere }).change,
+    onUpdate: async (project_id) => await gateway.projectChanged(project_id),
     beforeDelete: [
       relay.close,
+      async (project_id) => await gateway.projectDeleted(project_id),
       async (project_id) => await execRecords.lose(project_id, 'the project was deleted'),
     ],
     afterDelete: [base.forget],
   })
   const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
   const { containers, disk, workspaces, attached, execs, terminals } = hosting
+
+  const gateway = createGateway({
+    ...base,
+    home: deps.home,
+    upstreams: createUpstreams({ log, version: deps.version }),
+    approvals,
+    schema: deps.schema,
+    workspaces,
+    toolsChanged: relay.toolsChanged,
+    directories: deps.servers_directories,
+    redirect_url: deps.consent_url,
+  })
 
   // Sessions.
   const sessionParts = createSessionParts({
@@ -112,6 +132,7 @@ export function createManagers(deps: ManagersDeps) {
     ...deps.onCommit,
     callerRequests.onCommit,
     approvals.onCommit,
+    gateway.onCommit,
   )
 
   // Schedules.
@@ -156,6 +177,7 @@ export function createManagers(deps: ManagersDeps) {
       callerRequests.expire,
       approvals.expireOverdue,
       async () => await approvals.deleteOld(config.audit_days),
+      gateway.sweep,
       execRecords.sweep,
       createUnsupervised({ ...base, relay, containers, ends }),
       async () => await audit.expire(config.audit_days),
@@ -163,6 +185,7 @@ export function createManagers(deps: ManagersDeps) {
       audit.settleAbandoned,
       schedules.expire,
       models.sweep,
+      async () => void (await base.runtime.sweepProcesses()),
     ],
     onGivenUp: async (project_id, reason) => {
       await ends.failAll(project_id, reason)
@@ -201,6 +224,7 @@ export function createManagers(deps: ManagersDeps) {
     sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,
     approvals,
+    gateway,
     callerTools,
     callerRequests,
     identities,
@@ -224,6 +248,7 @@ export function createManagers(deps: ManagersDeps) {
     async close() {
       diagnostics.close()
       await scheduler.close()
+      await gateway.close()
       await times.close()
       await reconcile.close()
       await admission.close()

@@ -3,6 +3,7 @@
 import type { ColumnType, Generated, JSONColumnType } from 'kysely'
 import type { Limits } from '../config/limits.ts'
 import type { SessionStatus } from '../protocol/session-status.ts'
+import type { UpstreamCallsTable, UpstreamsTable, UpstreamToolsTable } from './rows/upstream/tables.ts'
 
 /** Set by the database if omitted; read as an ISO string. */
 type CreatedAt = ColumnType<string, string | undefined, string>
@@ -435,6 +436,9 @@ export interface ExecsTable {
 }
 
 export interface Database {
+  upstreams: UpstreamsTable
+  upstream_tools: UpstreamToolsTable
+  upstream_calls: UpstreamCallsTable
   execs: ExecsTable
   mcp_sessions: McpSessionsTable
   project_spending: ProjectSpendingTable

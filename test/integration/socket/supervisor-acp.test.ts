@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { belonging } from '../../../internal/droid/process/processes.ts'
+import { belonging } from '../../../internal/lib/process/processes.ts'
 import type { Autonomy } from '../../../internal/protocol/messages.ts'
 import { type Rig, startRig, until } from '../../fixtures/supervisor-rig.ts'
 

@@ -158,6 +158,30 @@ export const lists: Record<string, List> = {
       column('REQUEST', 'request_id', wide),
     ],
   },
+  'mcp_server list': {
+    rows: 'servers',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('TRANSPORT', 'transport'),
+      column('STATE', 'state'),
+      column('CREDENTIALS', 'credentials', wide),
+      column('TOOLS', 'tools'),
+      column('UNAPPROVED', 'unapproved'),
+      id('PROJECT', 'project_id'),
+      column('REASON', 'reason', flexible),
+    ],
+  },
+  'mcp_server tools': {
+    rows: 'tools',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('STATUS', 'status'),
+      column('SEEN AS', 'visible_name', wide),
+      column('DESCRIPTION', 'description', flexible),
+    ],
+  },
   'approval list': {
     rows: 'approvals',
     key: 'approval_id',

@@ -5,6 +5,7 @@ import { beginDroidCall } from '../store/rows/callers.ts'
 import { projectsWithProcesses } from '../store/rows/session/memory.ts'
 import { createAudit } from './access/audit.ts'
 import { createTokens } from './access/tokens.ts'
+import { createApprovals } from './approval/approvals.ts'
 import { createCallerRequests } from './caller/requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller/tools.ts'
 import { createFoundation, type FoundationDeps } from './composition/foundation.ts'
@@ -27,7 +28,6 @@ import type { ScheduledCall } from './schedule/run.ts'
 import { createScheduler } from './schedule/scheduler.ts'
 import { createSchedules } from './schedule/schedules.ts'
 import { createScheduleTimes } from './schedule/times.ts'
-import { createApprovals } from './session/approvals.ts'
 import { createSessionEnds } from './session/ends.ts'
 import type { Identity } from './session/identity.ts'
 import { createSessionWait } from './session/wait.ts'
@@ -58,8 +58,11 @@ function cached(projectOf: (id: string) => Promise<string | undefined>) {
   }
 }
 
-/** The projects that an id of a call belongs to; the door checks the caller's scope against them. */
-type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
+/**
+ * The projects that an id of a call belongs to; the door checks the caller's scope against them. Null: it belongs to no project
+ * and exists for admins only.
+ */
+type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | null | undefined> }
 
 export function createManagers(deps: ManagersDeps) {
   const { store, config, log } = deps
@@ -68,7 +71,8 @@ export function createManagers(deps: ManagersDeps) {
 
   // What connections from containers need.
   const callerTools = createCallerTools({ store, schema: deps.schema })
-  const callerRequests = createCallerRequests({ store, events, tools: callerTools, log })
+  const approvals = createApprovals({ ...base, schema: deps.schema })
+  const callerRequests = createCallerRequests({ store, events, tools: callerTools, approvals, log })
   const ends = createSessionEnds(base)
   const execRecords = createExecRecords(base)
   const pause = createPause(base)
@@ -96,9 +100,10 @@ export function createManagers(deps: ManagersDeps) {
   const { containers, disk, workspaces, attached, execs, terminals } = hosting
 
   // Sessions.
-  const sessionParts = createSessionParts({ base, uplink, ends, pause, hosting, callerTools, callerRequests })
+  const sessionParts = createSessionParts({
+    ...{ base, uplink, ends, pause, hosting, callerTools, callerRequests, approvals },
+  })
   const { sessions, dispatch, admission, hibernation, measured } = sessionParts
-  const approvals = createApprovals({ ...base, sessions })
   base.listeners.push(
     identities.onCommit,
     createStorageGuard({ ...base, change: () => base.change, forget: uplink.forgetSessions }),
@@ -106,6 +111,7 @@ export function createManagers(deps: ManagersDeps) {
     git.onCommit,
     ...deps.onCommit,
     callerRequests.onCommit,
+    approvals.onCommit,
   )
 
   // Schedules.
@@ -148,6 +154,8 @@ export function createManagers(deps: ManagersDeps) {
       hibernation.sweep,
       admission.sweep,
       callerRequests.expire,
+      approvals.expireOverdue,
+      async () => await approvals.deleteOld(config.audit_days),
       execRecords.sweep,
       createUnsupervised({ ...base, relay, containers, ends }),
       async () => await audit.expire(config.audit_days),
@@ -228,6 +236,7 @@ export function createManagers(deps: ManagersDeps) {
       await models.close()
       git.close()
       callerRequests.stop()
+      approvals.stop()
       await events.close()
       await audit.close()
     },

@@ -85,7 +85,8 @@ async function permit(
 ): Promise<string[]> {
   if (!action.needs.startsWith('project:')) return []
   const touched: string[] = []
-  const look = (what: string, id: string, found: string | string[] | undefined) => {
+  const look = (what: string, id: string, found: string | string[] | null | undefined) => {
+    if (found === null && caller.scope.kind === 'admin') return
     const projects = typeof found === 'string' ? [found] : (found ?? [])
     if (projects.length === 0 || !projects.every((project_id) => sees(caller.scope, project_id)))
       throw unknown(what, id)

@@ -83,7 +83,7 @@ export type Tool = {
   unified: boolean
   /** By input field: what `tools/list` shows instead of the description, without bounds and defaults, which are generated. */
   briefs: Record<string, string>
-  /** Input fields that are documented but not listed: other places for the value of a listed field. */
+  /** Input fields that are documented but not listed: other places for the value of a listed field, and rarely used filters. */
   aliases: readonly string[]
   /** Input fields that only an admin may set; they are not listed to others. */
   admin_fields: readonly string[]

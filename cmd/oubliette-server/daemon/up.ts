@@ -161,10 +161,10 @@ async function run(args: string[]): Promise<number> {
     return 0
   }
   for (const warning of config.warnings) process.stderr.write(`oubliette: warning: ${warning}\n`)
-  ensureHome(config.home)
   await assertFree(config)
   const user = await offerUser(config)
   if (user !== undefined) await runAs(user, config, values.detach)
+  ensureHome(config.home)
   await setUp(config, createProgress())
   if (!values.detach) {
     await runInForeground(config)

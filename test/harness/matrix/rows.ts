@@ -89,6 +89,11 @@ export const rows: Record<string, Row> = {
     for_sessions: 'project never',
     ...approval({ decision: 'deny' }),
   },
+  'approval.revoke': {
+    class: 'project write',
+    for_sessions: 'project never',
+    input: async (_, world) => ({ approval_id: await world.remembered() }),
+  },
 
   'schedule.create': {
     class: 'project write',

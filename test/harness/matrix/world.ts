@@ -21,6 +21,8 @@ export type World = {
   command(): Promise<string>
   /** An open approval of that session. */
   approval(): Promise<string>
+  /** A decision that is remembered for the shared project. */
+  remembered(): Promise<string>
   /** A call of a caller's tool by that session, still to be answered. */
   callerRequest(): Promise<string>
   /** A schedule of the shared project. */
@@ -93,6 +95,14 @@ export async function createWorld(server: TestServer): Promise<World> {
       const text = `insert into approvals (id, session_id, project_id, request_id, tool_call, options, status, created_at)
         values ($1, $2, $3, $1, '{}', '[]', 'open', now())`
       await query(database_url, text, [id, await session(), project_id])
+      return id
+    },
+    async remembered() {
+      const id = newApprovalId()
+      const text = `insert into approvals (id, kind, project_id, request_id, tool_call, options, server, server_id, tool,
+          status, scope, created_at, decided_at)
+        values ($1, 'tool', $2, $1, '{}', '[]', 'files', 'files', 'write', 'allowed', 'always', now(), now())`
+      await query(database_url, text, [id, project_id])
       return id
     },
     async callerRequest() {

@@ -165,11 +165,14 @@ export const lists: Record<string, List> = {
     columns: [
       id('APPROVAL', 'approval_id'),
       id('SESSION', 'session_id'),
+      column('KIND', 'kind'),
       status(),
       age('AGE', 'created_at'),
       column('TOOL', 'tool_call.title', flexible),
       column('DECIDED BY', 'decided_by', wide),
+      column('SCOPE', 'scope', wide),
       column('REASON', 'reason', wide),
+      age('EXPIRES', 'expires_at', wide),
     ],
   },
   'schedule list': {

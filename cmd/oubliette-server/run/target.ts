@@ -30,34 +30,28 @@ type Listed = {
   created_at: string
 }
 
+const isFault = (error: unknown, kind: Kind): boolean => error instanceof Fault && error.kind === kind
+
+/** A project by id or name. */
 export const requireProject = async (where: Endpoint, name: string): Promise<Project> =>
   (await callTool(where, 'project', { action: 'get', project_id: name })) as Project
 
-/** Creates the project if no project has that name. An id is never used as a name. */
-export async function projectNamed(
-  where: Endpoint,
-  name: string,
-  droid: string | undefined,
-): Promise<Project> {
+/** Creates the project if no project has that name; an id is never used as a name. */
+async function projectNamed(where: Endpoint, name: string, droid: string | undefined): Promise<Project> {
   try {
     return await requireProject(where, name)
   } catch (error) {
     if (!isFault(error, 'not_found') || looksLikeId(name)) throw error
   }
   try {
-    return (await callTool(where, 'project', {
-      action: 'create',
-      name,
-      ...(droid ? { droid } : {}),
-    })) as Project
+    const fields = { name, ...(droid ? { droid } : {}) }
+    return (await callTool(where, 'project', { action: 'create', ...fields })) as Project
   } catch (error) {
     // A concurrent `run` created it.
     if (isFault(error, 'conflict')) return await requireProject(where, name)
     throw error
   }
 }
-
-const isFault = (error: unknown, kind: Kind): boolean => error instanceof Fault && error.kind === kind
 
 /** The droid that a new session of a project gets. */
 export async function droidOf(where: Endpoint, project_id: string): Promise<string> {

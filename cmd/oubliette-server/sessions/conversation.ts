@@ -45,6 +45,7 @@ export async function chatWith({ where, base, home, session, project, lines }: C
   let asked: string | undefined
   let draft = ''
   let pasted: string[] = []
+  let outcome = 'left'
   let pressed_ms = Number.NEGATIVE_INFINITY
 
   const call = (action: string, more: object = {}) =>
@@ -140,7 +141,7 @@ export async function chatWith({ where, base, home, session, project, lines }: C
     }
     if (word === '/end') {
       await call('end', { wait_seconds: 5 })
-      note('session ended')
+      outcome = 'ended'
       return void left.resolve()
     }
     const [near] = nearest(word, Object.keys(commands))
@@ -232,6 +233,6 @@ export async function chatWith({ where, base, home, session, project, lines }: C
     process.off('SIGHUP', leave)
   }
   if (failure) throw failure
-  process.stderr.write(paint.dim(`  left ${session_id}\n`))
+  process.stderr.write(paint.dim(`  ${outcome} ${session_id}\n`))
   return 0
 }

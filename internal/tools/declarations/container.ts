@@ -37,7 +37,7 @@ export const containerTool = tool({
   brief: 'The container of a project.',
   briefs: {
     ...pagingBriefs,
-    recreate: 'Replace it: applies settings, repairs workspaces, keeps files',
+    recreate: 'Replace it, with new settings; files stay',
     grace_seconds: 'Before SIGKILL',
     command: 'Text runs in bash -lc, a list without a shell',
     working_dir: 'Absolute; default: the default workspace',

@@ -4,6 +4,7 @@ import { approvalTool } from './approval.ts'
 import { containerTool } from './container.ts'
 import { diagnosticsTool } from './diagnostics/diagnostics.ts'
 import { usageTool } from './diagnostics/usage.ts'
+import { mcpServerTool } from './mcp-server.ts'
 import { projectTool } from './project.ts'
 import { scheduleTool } from './schedule.ts'
 import { sessionTool } from './session.ts'
@@ -16,6 +17,7 @@ const all = [
   containerTool,
   sessionTool,
   workspaceTool,
+  mcpServerTool,
   approvalTool,
   scheduleTool,
   tokenTool,

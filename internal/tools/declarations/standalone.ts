@@ -12,7 +12,7 @@ export const configLimits = standalone(
   action({
     about:
       'Get the effective limits of a project, the current usage, and who may change which field of the project; with `session_id`, also the usage of the tree of that session.',
-    brief: 'Get limits, usage, and who may change which setting.',
+    brief: 'Get limits, usage, who may change settings.',
     needs: 'project:read',
     example: { project_id: ids.project_id },
     input: z.object({
@@ -141,7 +141,7 @@ export const projectTasks = standalone(
   'project_tasks',
   action({
     about: 'List the tasks of the OpenSpec changes of a project, and how many are done.',
-    brief: 'List tasks of OpenSpec changes.',
+    brief: 'List OpenSpec tasks.',
     needs: 'project:read',
     example: { project_id: ids.project_id },
     input: z.object({ project_id, workspace_id: workspace_id.optional(), change }),
@@ -172,7 +172,7 @@ export const callerToolResponse = standalone(
   action({
     about:
       'Answer a `caller_tool_request` event, which is the call of one of your tools by a droid. Give exactly one of `result`, `error` and `progress`.',
-    brief: 'Answer a caller_tool_request event with exactly one of result, error, progress.',
+    brief: 'Answer a caller_tool_request with one of result, error, progress.',
     needs: 'project:write',
     // `caller_calls` closes the request and writes its audit row in one statement; progress changes nothing.
     commits_audit: true,

@@ -35,6 +35,9 @@ export function clip(text: string, width: number): string {
 const sequences =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it finds.
   /\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?/g
+/** Characters that reverse the order of the text around them. */
+const bidi = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
+
 /** Without escape sequences and control characters other than line feed and tab. Takes linear time, unlike Node's function. */
 export const withoutControls = (text: string): string =>
   text
@@ -42,15 +45,9 @@ export const withoutControls = (text: string): string =>
     .replaceAll(/\r\n?/g, '\n')
     .replaceAll(/[^\P{Cc}\n\t]/gu, '')
 
-/** Characters that reverse the order of the text around them. */
-const bidi = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
-
 /** One line, without control characters: what a container or a tenant wrote must not control the terminal. */
 export const oneLine = (text: string): string =>
-  withoutControls(text)
-    .replaceAll(bidi, '')
-    .replaceAll(/[\s\p{Cc}]+/gu, ' ')
-    .trim()
+  withoutControls(text).replaceAll(bidi, '').replaceAll(/\s+/g, ' ').trim()
 
 type Out = { isTTY?: boolean; columns?: number }
 

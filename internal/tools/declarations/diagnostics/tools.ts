@@ -2,12 +2,11 @@
 import { z } from 'zod'
 import { Fault } from '../../../fault.ts'
 import type { Managers } from '../../../manager/managers.ts'
-import { createDisabled } from '../../disabled-tools.ts'
+import { createDisabled } from '../../droid/disabled-tools.ts'
 import { action, type ListedTool, type RunContext } from '../../tool.ts'
 import { session_id } from '../session-fields.ts'
 
-/** `upstream` follows with the tools of MCP servers. */
-const sources = ['own', 'caller'] as const
+const sources = ['own', 'caller', 'upstream'] as const
 type Seen = {
   name: string
   source: (typeof sources)[number]
@@ -19,10 +18,11 @@ async function ofSession(
   { managers, door }: { managers: Managers; door: RunContext['door'] },
   session_id: string,
 ): Promise<Seen[]> {
-  const { scope, disabled_tools } = await managers.identityOf(session_id)
+  const { scope, disabled_tools, project_id } = await managers.identityOf(session_id)
   const disabled = createDisabled(disabled_tools)
   const own = scope ? disabled.without(door.listing(scope)) : []
   const callers = await managers.callerTools.offered(session_id)
+  const { offers } = await managers.gateway.catalogOf(project_id)
   return [
     ...own.map((tool): Seen => ({ name: `oubliette_${tool.name}`, source: 'own', caller_id: null, tool })),
     ...callers
@@ -30,6 +30,22 @@ async function ofSession(
       .map(({ name, caller, tool }): Seen => {
         const inputSchema = { ...tool.inputSchema, type: 'object' as const }
         return { name, source: 'caller', caller_id: caller.caller_id, tool: { ...tool, inputSchema } }
+      }),
+    ...[...offers.values()]
+      .filter(({ tool }) => !disabled.hasCallers(tool.visible_name))
+      .map(({ tool }): Seen => {
+        const { description = '', inputSchema, annotations } = tool.definition
+        const shown = {
+          description: String(description),
+          inputSchema: { ...(inputSchema as object), type: 'object' as const },
+        }
+        const name = tool.visible_name
+        return {
+          name,
+          source: 'upstream',
+          caller_id: null,
+          tool: { ...shown, ...(annotations ? { annotations } : {}) },
+        }
       }),
   ]
 }
@@ -59,7 +75,7 @@ const whose = session_id.optional().describe('Session whose tools are meant. Def
 export const toolActions = {
   tools: action({
     about:
-      'List the tools that a session sees, by source: `own` by its api_scope, `caller` offered by its callers. Without `session_id`: those of the asking token.',
+      'List the tools that a session sees, by source: `own` by its api_scope, `caller` offered by its callers, `upstream` of MCP servers of its project. Without `session_id`: those of the asking token.',
     brief: 'List tools of a session or this token.',
     needs: 'admin:read',
     example: {},
@@ -119,7 +135,7 @@ export const toolActions = {
   }),
   run_tool: action({
     about:
-      'Run one tool of the server with the rights of the asking token and return its result; its error is the error of this call. Both calls are audited. `run_tool` itself and the tools of callers cannot be run.',
+      'Run one tool of the server with the rights of the asking token and return its result; its error is the error of this call. Both calls are audited. `run_tool` itself, and tools of callers and upstreams, cannot be run (`mcp_server call` calls an upstream).',
     brief: 'Run a tool as this token.',
     needs: 'admin:read',
     // What it runs decides.

@@ -15,7 +15,7 @@ const counted = {
 export const usageAction = action({
   about:
     'Get the tokens and the cost of model use, grouped: days newest first, other groups by cost. Deleted sessions and projects count. Returns at most 1,000 groups; `total` covers all.',
-  brief: 'Get model tokens and cost.',
+  brief: 'Get tokens and cost.',
   needs: 'project:read',
   example: { group_by: 'model' },
   input: z.object({

@@ -322,7 +322,6 @@ const processList = z.strictObject({
     200,
   ),
 })
-export type ProcessList = z.infer<typeof processList>
 
 /** The answer of each command, validated because a container is not trusted. */
 export const commandResults = {

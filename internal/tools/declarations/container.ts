@@ -151,7 +151,7 @@ export const containerTool = tool({
     logs: action({
       about:
         'Get the latest log lines of the main process of the container, oldest first; use it to find out why a container does not work.',
-      brief: 'Get the latest log lines.',
+      brief: 'Get latest log lines.',
       needs: 'project:read',
       example: { project_id: ids.project_id, tail: 20 },
       input: z.object({

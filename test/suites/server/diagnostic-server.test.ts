@@ -33,6 +33,8 @@ const shows: Record<string, (answer: Record<string, unknown>) => unknown> = {
     expect(answer).toMatchObject({ result: { projects: [{ project_id: ids.project_id }] } }),
   list_agents: (answer) => expect(answer).toMatchObject({ agents: [{ session_id: ids.session_id }] }),
   get_agent_state: (answer) => expect(answer).toMatchObject({ supervisor: { connected: true } }),
+  list_mcp_servers: (answer) => expect(answer).toMatchObject({ servers: [{ name: ids.mcp_server }] }),
+  toggle_mcp_server: (answer) => expect(answer).toMatchObject({ name: ids.mcp_server, enabled: false }),
   list_tasks: (answer) => expect(answer).toMatchObject({ schedules: [{ schedule_id: ids.schedule_id }] }),
   run_task: (answer) => expect(answer).toMatchObject({ runs: [{ trigger: 'manual' }] }),
   list_skills: (answer) => expect(answer).toMatchObject({ skills: [{ name: 'review' }] }),
@@ -62,6 +64,10 @@ beforeAll(async () => {
     ...timing,
   })
   ids.schedule_id = made.schedule_id
+  // Nothing listens there: its state is of no interest here.
+  const url = 'http://127.0.0.1:9/mcp'
+  await booted.ok('mcp_server', { action: 'add', name: 'tickets', transport: 'http', url })
+  ids.mcp_server = 'tickets'
   const path = '.claude/skills/review/SKILL.md'
   await booted.ok('workspace', {
     action: 'write_file',
@@ -82,7 +88,7 @@ test.for(rows)('$name is $tool $action', async ({ name, tool, action, args }, co
     context.skip(why)
   }
   if (tool === undefined || action === undefined) return skip('the web console sends no lines yet')
-  if (!Object.hasOwn(tools, tool)) return skip(`the tool ${tool} does not exist yet`)
+  expect(tools).toHaveProperty(tool)
   const given = JSON.parse(args.replaceAll(/\$(\w+)/g, (_, id: string) => ids[id] ?? ''))
   const answer = await booted.ok(tool, { action, ...given })
   expect(shows).toHaveProperty(name)

@@ -1,4 +1,4 @@
-// What the model gateway costs: the same requests from the same process to a provider on loopback, directly and through
+// What the model proxy costs: the same requests from the same process to a provider on loopback, directly and through
 // the container's listener, the relay socket and the server, in turns.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -70,11 +70,11 @@ const { place, stop } = await startServer({
 const loopback = await start('loopback', place.socket)
 const ways: [Way, Way] = [
   { name: 'direct', url: upstream.url, key: 'real' },
-  { name: 'gateway', url: `${loopback.url}/anthropic`, key: place.api_key },
+  { name: 'proxy', url: `${loopback.url}/anthropic`, key: place.api_key },
 ]
 try {
   for (const way of ways) await throughput(way, 4, { events: 200, at_once: 1 })
-  const times: Record<string, number[]> = { direct: [], gateway: [] }
+  const times: Record<string, number[]> = { direct: [], proxy: [] }
   // Long enough that the beginning of a stream, which is measured above, is a small part of it.
   const kinds: Record<string, [number, Wanted]> = {
     '50 streams at the pace of models (100 events a second each)': [
@@ -89,19 +89,19 @@ try {
   for (let round = 0; round < rounds; round++) {
     for (const way of ways) times[way.name]!.push(...(await firstBytes(way)))
     for (const [kind, [streams, wanted]] of Object.entries(kinds)) {
-      const [direct, gateway] = speeds.get(kind)!
+      const [direct, proxy] = speeds.get(kind)!
       direct.push(await throughput(ways[0], streams, wanted))
-      gateway.push(await throughput(ways[1], streams, wanted))
+      proxy.push(await throughput(ways[1], streams, wanted))
     }
   }
-  const [direct, gateway] = [times.direct!, times.gateway!]
-  const added = (part: number) => percentile(gateway, part) - percentile(direct, part)
+  const [direct, proxy] = [times.direct!, times.proxy!]
+  const added = (part: number) => percentile(proxy, part) - percentile(direct, part)
   process.stdout.write(
-    `time to first byte, p50: ${median(direct).toFixed(2)} ms direct, ${median(gateway).toFixed(2)} ms through the gateway: ${added(0.5).toFixed(2)} ms added (p90: ${added(0.9).toFixed(2)} ms)\n`,
+    `time to first byte, p50: ${median(direct).toFixed(2)} ms direct, ${median(proxy).toFixed(2)} ms through the proxy: ${added(0.5).toFixed(2)} ms added (p90: ${added(0.9).toFixed(2)} ms)\n`,
   )
   for (const [kind, [plain, through]] of speeds)
     process.stdout.write(
-      `throughput, ${kind}: ${median(plain).toFixed(1)} MB/s direct, ${median(through).toFixed(1)} MB/s through the gateway: ${(median(through) / median(plain)).toFixed(2)}\n`,
+      `throughput, ${kind}: ${median(plain).toFixed(1)} MB/s direct, ${median(through).toFixed(1)} MB/s through the proxy: ${(median(through) / median(plain)).toFixed(2)}\n`,
     )
 } finally {
   agent.destroy()

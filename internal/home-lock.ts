@@ -1,16 +1,20 @@
-// One daemon per home. The lock is one of the kernel's file locks, taken through SQLite (the only door to them that Node
-// has): it is gone the moment its process is, whatever ended it, so there is no stale lock to judge and no race in taking
-// one over. It also holds between containers that share the directory, where pids mean nothing.
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+// One server per home. The lock is a file lock of the kernel, taken through SQLite, the only access to such locks in Node. It
+// ends with its process, so it never becomes stale and taking it over has no race. It also works between containers that
+// share the directory, where pids cannot be compared.
+import { randomBytes } from 'node:crypto'
+import { accessSync, chmodSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Fault, messageOf } from './fault.ts'
+import { makeDirectory } from './make-directory.ts'
 
-export type Holder = { pid: number; started_at: string }
-export type HomeLock = { release(): void }
+/** `server_id` is what the server of this process answers on `/readyz`; `address` is where it listens. */
+export type Holder = { pid: number; started_at: string; server_id?: string; address?: string }
+export type HomeLock = { server_id: string; release(): void }
 
 const busy = 5
-/** Somebody who only asks holds it for an instant; that must not turn a daemon away. */
+const private_mode = 0o700
+/** `homeHolder` takes the lock for an instant; a starting server waits for that. */
 const patience_ms = 500
 
 const lockFile = (home: string) => join(home, 'lock')
@@ -22,42 +26,62 @@ function readHolder(home: string): Holder | undefined {
   try {
     return JSON.parse(readFileSync(holderFile(home), 'utf8')) as Holder
   } catch (error) {
-    // Between taking the lock and signing it there is no file; nobody signs twice.
+    // The file is written after the lock is taken.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
+    throw cannotUse(home, error)
   }
 }
 
-function sign(home: string): void {
-  const holder: Holder = { pid: process.pid, started_at: new Date().toISOString() }
+function sign(home: string, address: string): string {
+  const server_id = randomBytes(8).toString('hex')
+  const holder: Holder = { pid: process.pid, started_at: new Date().toISOString(), server_id, address }
   const draft = `${holderFile(home)}.new`
   writeFileSync(draft, `${JSON.stringify(holder)}\n`, { mode: 0o600 })
   renameSync(draft, holderFile(home))
+  return server_id
 }
 
-/** Held until `release` or the end of the process. Throws `conflict` when another daemon has this home. */
-export function lockHome(home: string): HomeLock {
+const cannotUse = (home: string, error: unknown): Fault =>
+  new Fault('unavailable', `cannot use OUBLIETTE_HOME ${home}: ${messageOf(error)}`, {
+    hint: 'set OUBLIETTE_HOME to a directory that this user can create or write to',
+    cause: error,
+  })
+
+/** Creates the home if it does not exist. Throws if it cannot be written, before a set-up that takes minutes. */
+export function ensureHome(home: string): void {
+  try {
+    makeDirectory(home, private_mode)
+    accessSync(home, constants.R_OK | constants.W_OK | constants.X_OK)
+    const probe = join(home, `.probe-${process.pid}`)
+    writeFileSync(probe, '')
+    rmSync(probe)
+  } catch (error) {
+    throw cannotUse(home, error)
+  }
+}
+
+/** Held until `release` or the end of the process. Throws `conflict` if another server uses this home. */
+export function lockHome(home: string, address = ''): HomeLock {
+  let server_id: string
   let file: DatabaseSync | undefined
   try {
-    mkdirSync(home, { recursive: true, mode: 0o700 })
+    makeDirectory(home, private_mode)
     file = new DatabaseSync(lockFile(home), { timeout: patience_ms })
     // Nothing is ever written, so there is nothing to recover: no journal file beside the lock.
     file.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
     chmodSync(lockFile(home), 0o600)
-    sign(home)
+    server_id = sign(home, address)
   } catch (error) {
     file?.close()
-    if (!isBusy(error))
-      throw new Fault('unavailable', `cannot use OUBLIETTE_HOME ${home}: ${messageOf(error)}`, {
-        cause: error,
-      })
+    if (!isBusy(error)) throw cannotUse(home, error)
     const pid = readHolder(home)?.pid
-    throw new Fault('conflict', `another daemon${pid ? ` (pid ${pid})` : ''} is running on ${home}`, {
+    throw new Fault('conflict', `another server${pid ? ` (pid ${pid})` : ''} is running on ${home}`, {
       hint: 'stop it with "oubliette down", or set OUBLIETTE_HOME to another directory',
     })
   }
   const held = file
   return {
+    server_id,
     release: () => {
       if (!held.isOpen) return
       rmSync(holderFile(home), { force: true })
@@ -66,18 +90,19 @@ export function lockHome(home: string): HomeLock {
   }
 }
 
-/** Who has this home now, asked from outside; undefined when nobody does. */
+/** The process that uses this home, without taking the lock; undefined if there is none. */
 export function homeHolder(home: string): Holder | undefined {
   const holder = readHolder(home)
   if (!holder) return undefined
-  const file = new DatabaseSync(lockFile(home), { timeout: 0 })
+  let file: DatabaseSync | undefined
   try {
+    file = new DatabaseSync(lockFile(home), { timeout: 0 })
     file.exec('SELECT 1 FROM sqlite_schema')
     return undefined
   } catch (error) {
-    if (!isBusy(error)) throw error
+    if (!isBusy(error)) throw cannotUse(home, error)
     return holder
   } finally {
-    file.close()
+    file?.close()
   }
 }

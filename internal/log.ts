@@ -2,7 +2,7 @@
 // «redacted», and text that looks like a token is masked before it is written.
 import { inspect } from 'node:util'
 
-const levels = { debug: 10, info: 20, warn: 30, error: 40 } as const
+export const levels = { debug: 10, info: 20, warn: 30, error: 40 } as const
 export type Level = keyof typeof levels
 export type Fields = Record<string, unknown>
 
@@ -56,7 +56,13 @@ function readable(level: Level, message: string, fields: Fields): string {
 }
 
 export function createLog(
-  options: { level?: Level; format?: 'json' | 'text'; write?: (line: string) => void } = {},
+  options: {
+    level?: Level
+    format?: 'json' | 'text'
+    write?: (line: string) => void
+    /** Gets every line as JSON, whatever the format. */
+    keep?: (line: string) => void
+  } = {},
   base: Fields = {},
 ): Log {
   const floor = levels[options.level ?? 'info']
@@ -67,13 +73,15 @@ export function createLog(
     (message: string, fields: Fields = {}) => {
       if (levels[level] < floor) return
       const all = { ...base, ...fields }
-      const line =
-        format === 'text'
-          ? readable(level, message, all)
-          : JSON.stringify({ at: new Date().toISOString(), level, message, ...all }, (_key, value) =>
-              plain(value),
-            )
-      write(`${mask(line)}\n`)
+      const json = () =>
+        mask(
+          JSON.stringify({ at: new Date().toISOString(), level, message, ...all }, (_key, value) =>
+            plain(value),
+          ),
+        )
+      const line = format === 'json' || options.keep ? json() : ''
+      options.keep?.(line)
+      write(`${format === 'json' ? line : mask(readable(level, message, all))}\n`)
     }
   return {
     debug: at('debug'),

@@ -6,6 +6,7 @@ import { inspect, type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { loadPlace, type Place } from '../../internal/config/place.ts'
 import { Fault, messageOf } from '../../internal/fault.ts'
 import { mask } from '../../internal/log.ts'
+import { columnsOf } from './tool-command/output/text.ts'
 
 export type Command = {
   /** One line, without a full stop. */
@@ -63,7 +64,8 @@ export function options<const Options extends ParseArgsOptionsConfig>(
   }
 }
 
-const lineWidth = 115
+/** Of help texts: as wide as the terminal, but lines that are too long are hard to read. */
+const lineWidth = (): number => Math.min(100, Math.max(40, columnsOf()))
 
 function wrap(text: string, width: number): string[] {
   const lines: string[] = []
@@ -77,6 +79,26 @@ function wrap(text: string, width: number): string[] {
   return [...lines, line]
 }
 
+/** Words of a command, continued on further lines where it is too long. */
+function wrapCommand(line: string, width: number): string {
+  const words = line.match(/'[^']*'|\S+/g) ?? []
+  const lines: string[] = []
+  for (const word of words) {
+    const last = lines.at(-1)
+    if (last !== undefined && last.length + word.length + 3 <= width)
+      lines[lines.length - 1] = `${last} ${word}`
+    else lines.push(word)
+  }
+  return lines.length > 1 && line.length > width ? lines.join(' \\\n    ') : line
+}
+
+/** Wraps paragraphs; one with an indented line is a table and stays as it is. */
+const paragraphs = (text: string, width: number): string =>
+  text
+    .split('\n\n')
+    .map((part) => (/\n {2}/.test(part) ? part : wrap(part.replaceAll('\n', ' '), width).join('\n')))
+    .join('\n\n')
+
 /** The first sentence, without its full stop. */
 export const firstSentence = (text: string): string => text.split(/\.(?:\s|$)/, 1)[0]!
 
@@ -84,9 +106,10 @@ export const firstSentence = (text: string): string => text.split(/\.(?:\s|$)/, 
 export function columns(entries: [string, string][]): string {
   const width = Math.min(26, Math.max(...entries.map(([name]) => name.length)))
   const indent = ' '.repeat(width + 4)
+  const room = lineWidth() - indent.length
   return entries
     .map(([name, text]) => {
-      const body = wrap(text, lineWidth - indent.length).join(`\n${indent}`)
+      const body = wrap(text, room).join(`\n${indent}`)
       return `  ${name.length > width ? `${name}\n${indent}` : `${name.padEnd(width)}  `}${body}`.trimEnd()
     })
     .join('\n')
@@ -103,34 +126,14 @@ export function helpText(
     flag.startsWith('--') ? `    ${flag}` : flag,
     text,
   ])
-  const paragraphs = [
+  const width = lineWidth()
+  const parts = [
     `Usage: ./oubliette ${name} ${usage}`.trimEnd(),
-    wrap(about, lineWidth).join('\n'),
-    details,
+    paragraphs(about, width),
+    details && paragraphs(details, width),
     `Options:\n${columns(aligned)}`,
-    examples.length > 0 && `Examples:\n${examples.map((line) => `  ${line}`).join('\n')}`,
+    examples.length > 0 &&
+      `Examples:\n${examples.map((line) => `  ${wrapCommand(line, width - 2)}`).join('\n')}`,
   ]
-  return `${paragraphs.filter(Boolean).join('\n\n')}\n`
-}
-
-/** The known word nearest to a misspelt one, if any is close enough. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
-  const distance = (a: string, b: string): number => {
-    let row = Array.from({ length: b.length + 1 }, (_, index) => index)
-    for (let i = 1; i <= a.length; i++) {
-      const next = [i]
-      for (let j = 1; j <= b.length; j++)
-        next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)))
-      row = next
-    }
-    return row[b.length]!
-  }
-  const ranked = known
-    .map((candidate) => ({
-      candidate,
-      far: candidate.startsWith(word) ? 1 : distance(word.slice(0, 40), candidate),
-    }))
-    .sort((a, b) => a.far - b.far)
-  const best = ranked[0]
-  return best && best.far <= Math.max(1, Math.floor(word.length / 3) + 1) ? best.candidate : undefined
+  return `${parts.filter(Boolean).join('\n\n')}\n`
 }

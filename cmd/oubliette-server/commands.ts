@@ -1,14 +1,8 @@
 // Every command by name: the program's own commands, and one per tool.
-import {
-  type Command,
-  columns,
-  firstSentence,
-  helpText,
-  nearest,
-  options,
-  Usage,
-  version,
-} from './command.ts'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { nearest } from '../../internal/lib/nearest.ts'
+import { type Command, columns, firstSentence, helpText, options, Usage, version } from './command.ts'
 
 const versionCommand: Command = {
   about: 'Show the version',
@@ -28,6 +22,11 @@ const own: Record<string, () => Promise<Command>> = {
   logs: async () => (await import('./daemon/logs.ts')).logs,
   ps: async () => (await import('./sessions/ps.ts')).ps,
   run: async () => (await import('./run/run.ts')).runPrompt,
+  chat: async () => (await import('./sessions/chat.ts')).chat,
+  attach: async () => (await import('./sessions/chat.ts')).attach,
+  cp: async () => (await import('./copy/cp.ts')).cp,
+  shell: async () => (await import('./shell/shell.ts')).shell,
+  mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,
   docs: async () => (await import('./dev/docs.ts')).docs,
@@ -45,7 +44,7 @@ export async function findCommand(name: string): Promise<Command> {
   const tools = await loadTools()
   const tool = name.replaceAll('-', '_')
   if (Object.hasOwn(tools, tool)) return (await import('./tool-command/command.ts')).toolCommand(tools[tool]!)
-  const near = nearest(name, [...Object.keys(own), ...Object.keys(tools)])
+  const [near] = nearest(name, [...Object.keys(own), ...Object.keys(tools)])
   throw new Usage(
     `unknown command "${name}"`,
     near ? `did you mean "${near}"?` : 'run "./oubliette --help" for a list of commands',
@@ -54,14 +53,24 @@ export async function findCommand(name: string): Promise<Command> {
 
 export const commandHelp = async (name: string): Promise<string> => helpText(name, await findCommand(name))
 
-export async function overview(): Promise<string> {
-  const commands = await Promise.all(
-    Object.entries(own).map(async ([name, load]): Promise<[string, string]> => [name, (await load()).about]),
+type Overview = { commands: [name: string, about: string][]; tools: [name: string, about: string][] }
+
+export const overviewFile = join(import.meta.dirname, 'overview.json')
+
+/** What `overview.json` contains: loading every command for the list of commands would take longer than most commands. */
+export async function describeCommands(): Promise<Overview> {
+  const commands = Object.entries(own).map(
+    async ([name, load]): Promise<[string, string]> => [name, (await load()).about],
   )
   const tools = Object.values(await loadTools()).map((tool): [string, string] => [
     tool.name.replaceAll('_', '-'),
     firstSentence(tool.about),
   ])
+  return { commands: await Promise.all(commands), tools }
+}
+
+export function overview(): string {
+  const { commands, tools } = JSON.parse(readFileSync(overviewFile, 'utf8')) as Overview
   return `Usage: ./oubliette COMMAND [OPTIONS]
 
 A control plane for AI agents in containers
@@ -83,7 +92,8 @@ Examples:
   ./oubliette run 'echo hello'
   ./oubliette project list
 
-Run "./oubliette COMMAND --help" for more information about a command. Environment variables (OUBLIETTE_HOME,
-OUBLIETTE_ADDRESS, DATABASE_URL, DOCKER_HOST and others) are described in docs/configuration.md.
+Run "./oubliette COMMAND --help" for more information about a command. The
+environment variables OUBLIETTE_HOME, OUBLIETTE_ADDRESS, DATABASE_URL,
+DOCKER_HOST and others are described in docs/configuration.md.
 `
 }

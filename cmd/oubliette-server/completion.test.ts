@@ -2,9 +2,13 @@ import { expect, test } from 'vitest'
 import { candidates } from './completion.ts'
 import { readManifest } from './tool-command/manifest.ts'
 
-const names = () => ({ projects: async () => ['site'], sessions: async () => ['gogol_1'] })
+const names = () => ({
+  projects: async () => ['site'],
+  sessions: async () => ['gogol_1'],
+  workspaces: async (project: string) => [`of ${project}`],
+})
 const after = (...words: string[]) =>
-  candidates(words, { manifest: readManifest(), commands: ['up', 'ps'], names })
+  candidates(words, { manifest: readManifest(), commands: ['up', 'ps', 'logs', 'run', 'completion'], names })
 
 test('commands, tools, actions and options come from the manifest', async () => {
   expect(await after('')).toEqual(expect.arrayContaining(['up', 'ps', 'project', 'image-rebuild']))
@@ -23,4 +27,8 @@ test('projects, sessions and choices complete arguments and options', async () =
   expect(await after('session', 'message', '--wait-seconds', '5', 'gogol_1', '')).toEqual([])
   expect(await after('logs', '')).toEqual(['gogol_1'])
   expect(await after('run', '--project', '')).toEqual(['site'])
+  expect(await after('workspace', 'delete', 'site', '')).toEqual(['of site'])
+  expect(await after('session', 'spawn', 'site', '--workspace-id', '')).toEqual(['of site'])
+  expect(await after('workspace', 'read-file', '--project-id', 'x', '--workspace-id', '')).toEqual(['of x'])
+  expect(await after('up', '--')).toEqual(['--help', '--detach', '--user'])
 })

@@ -8,7 +8,7 @@ async function main([name, ...args]: string[]): Promise<number> {
   if (name === '__complete') return (await import('./completion.ts')).complete(args, ownCommands())
   if (name === undefined || name === 'help' || name === '--help' || name === '-h') {
     const [about] = args
-    process.stdout.write(about ? await commandHelp(about) : await overview())
+    process.stdout.write(about ? await commandHelp(about) : overview())
     return 0
   }
   const command = await findCommand(name)

@@ -41,7 +41,7 @@ test('a project scope sees its own project alone', () => {
   expect(sees(parseScope('admin:ro'), other)).toBe(true)
 })
 
-test('nobody hands on more than he has', () => {
+test('a scope covers only what is within it', () => {
   const pairs = scopes.flatMap((outer) =>
     scopes
       .filter((inner) => covers(parseScope(outer), parseScope(inner)))

@@ -24,8 +24,19 @@ export function parseScope(text: string): Scope {
   if (kind === 'project' && project_id && patterns.project.test(project_id) && rest.length === 0)
     if (mode === undefined || mode === 'ro') return { kind: 'project', project_id, read_only: mode === 'ro' }
   throw new Fault('invalid', `"${text.slice(0, 80)}" is not a scope`, {
-    hint: 'one of admin, admin:ro, project:<uuid>, project:<uuid>:ro',
+    hint: 'one of admin, admin:ro, project:<id or name>, project:<id or name>:ro',
   })
+}
+
+/** The project that a scope names, and the same scope of another project; undefined for a scope of all projects. */
+export function projectInScope(
+  text: string,
+): { reference: string; as: (project_id: string) => string } | undefined {
+  // A name may contain a colon: only the last `:ro` is the mode.
+  const [, reference, mode = ''] = /^project:(.+?)(:ro)?$/s.exec(text) ?? []
+  return reference === undefined
+    ? undefined
+    : { reference, as: (project_id) => `project:${project_id}${mode}` }
 }
 
 export function formatScope(scope: Scope): string {

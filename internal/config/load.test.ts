@@ -27,7 +27,7 @@ test.each(['8080', 'host', 'host:99999', ':80', 'a b:80'])('"%s" is refused as a
   expect(() => parseAddress(address)).toThrow(/is not host:port/)
 })
 
-test('a credential is read from the environment, and omitted with a warning when its variable is not set', () => {
+test('a credential is read from the environment, and gives a warning when its variable is not set', () => {
   const variable = (name: string) => `$\{env:${name}}`
   const credentials = {
     git: { provider: 'git', key: variable('GIT_KEY') },
@@ -35,11 +35,31 @@ test('a credential is read from the environment, and omitted with a warning when
   }
   writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify({ credentials }))
   const settings = loadSettings({ OUBLIETTE_HOME: home, GIT_KEY: 'hush' }, undefined)
-  expect([...settings.credentials.keys()]).toEqual(['git'])
+  expect([...settings.credentials].map(([name, { unset }]) => [name, unset])).toEqual([
+    ['git', undefined],
+    ['none', 'NOT_SET'],
+  ])
   expect(settings.warnings).toEqual([expect.stringMatching(/credential "none" is not available.*NOT_SET/)])
   expect(settings.credentials.get('git')?.key.reveal()).toBe('hush')
   expect(JSON.stringify([...settings.credentials])).not.toContain('hush')
   expect(JSON.stringify(settings.config)).not.toContain('GIT_KEY')
+})
+
+test('what cannot work is an error that names its key', () => {
+  const load = (config: object) => {
+    writeFileSync(join(home, 'oubliette.jsonc'), JSON.stringify(config), { mode: 0o600 })
+    return () => loadSettings({ OUBLIETTE_HOME: home, SET: 'x' }, undefined)
+  }
+  const provider = { credentials: { mine: { provider: 'antropic', key: 'k' } } }
+  expect(load(provider)).toThrow(/oubliette\.jsonc: credentials\.mine\.provider: .*"anthropic"/)
+  const droid = { droids: { mine: { kind: 'acp', command: 'x', providers: ['nobody'] } } }
+  expect(load(droid)).toThrow(/droids\.mine\.providers\.0: /)
+  expect(load({ default_droid: 'nobody' })).toThrow(/default_droid: no droid "nobody"/)
+  const part = { credentials: { mine: { provider: 'git', key: 'Bearer ${env:SET}' } } }
+  expect(load(part)).toThrow(/credentials\.mine\.key cannot be read from the environment/)
+  const elsewhere = { droids: { mine: { kind: 'acp', command: 'x', env: { KEY: '${env:SET}' } } } }
+  expect(load(elsewhere)).toThrow(/droids\.mine\.env\.KEY cannot be read/)
+  expect(load({ credentials: { mine: { provider: 'git', key: '${env:SET}' } } })).not.toThrow()
 })
 
 test('an admin token of the wrong format is refused without being printed', () => {

@@ -13,6 +13,7 @@ import { type ConfigFile, configSchema } from './schema.ts'
 export type Config = Omit<ConfigFile, 'credentials' | 'database_url'>
 
 export type { Credential }
+export type ConfigSource = 'file' | 'environment' | 'default'
 
 export type Settings = {
   credentials: ReadonlyMap<string, Credential>
@@ -20,6 +21,8 @@ export type Settings = {
   config: Config
   database_url: Secret | undefined
   docker_host: string | undefined
+  /** By key of the config, where its value comes from. */
+  sources: Record<string, ConfigSource>
   admin_token: Secret | undefined
   /** Errors that prevent a server from starting. Commands that only call a running server ignore them. */
   problems: Fault[]
@@ -38,12 +41,38 @@ function describeIssues(error: z.ZodError): string {
     .join('; ')
 }
 
+/** Where a value is read from the environment; elsewhere, `${env:NAME}` would be used as it is written. */
+const fromEnvironment = /^(database_url|credentials\.[^.]+\.(key|session_token))$/
+
+function* stringsIn(value: unknown, path: string[] = []): Generator<{ path: string; text: string }> {
+  if (typeof value === 'string') yield { path: path.join('.'), text: value }
+  if (typeof value !== 'object' || value === null) return
+  for (const [name, inner] of Object.entries(value)) yield* stringsIn(inner, [...path, name])
+}
+
+function checkReferences(given: unknown, file: string): void {
+  for (const { path, text } of stringsIn(given))
+    if (text.includes('${env:') && (isLiteral(text) || !fromEnvironment.test(path)))
+      throw new Fault('invalid', `${file}: ${path} cannot be read from the environment with \${env:NAME}`, {
+        hint: '${env:NAME} is the whole value of credentials.*.key, credentials.*.session_token or database_url',
+      })
+}
+
+function checkDefaultDroid({ default_droid, droids }: ConfigFile, file: string): void {
+  if (default_droid === 'shell' || Object.hasOwn(droids, default_droid)) return
+  throw new Fault('invalid', `${file}: default_droid: no droid "${default_droid}"`, {
+    hint: `droids are ${['shell', ...Object.keys(droids)].join(', ')}`,
+  })
+}
+
 export function parseConfig(text: string, file: string): ConfigFile {
-  const parsed = configSchema.safeParse(parseJsonc(text, file))
+  const given = parseJsonc(text, file)
+  const parsed = configSchema.safeParse(given)
   if (!parsed.success)
     throw new Fault('invalid', `${file}: ${describeIssues(parsed.error)}`, {
       hint: 'see docs/configuration.md for all keys',
     })
+  checkReferences(given, file)
   return parsed.data
 }
 
@@ -74,13 +103,29 @@ function databaseUrl(given: string | undefined, env: NodeJS.ProcessEnv, file: st
   }
 }
 
+function sourcesOf(config: object, given: unknown, env: NodeJS.ProcessEnv): Record<string, ConfigSource> {
+  const overridden: Record<string, string | undefined> = {
+    address: env.OUBLIETTE_ADDRESS,
+    database_url: env.DATABASE_URL,
+  }
+  const sourceOf = (key: string): ConfigSource => {
+    if (overridden[key]) return 'environment'
+    return Object.hasOwn(given as object, key) ? 'file' : 'default'
+  }
+  return Object.fromEntries(
+    [...Object.keys(config), 'credentials', 'database_url'].map((key) => [key, sourceOf(key)]),
+  )
+}
+
 /** `checkout` is the root of the source tree, if the program runs from one. */
 export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefined): Settings {
   const home = homeOf(env, checkout)
   const file = configFileOf(home)
-  const parsed = parseConfig(readConfigFile(file), file)
+  const text = readConfigFile(file)
+  const parsed = parseConfig(text, file)
   parsed.address = addressOf(env, parsed.address)
   parsed.droids = { ...defaultDroids, ...parsed.droids }
+  checkDefaultDroid(parsed, file)
   const admin_token = adminTokenOf(env)
   const { credentials: configured, database_url: given, ...config } = parsed
   const { credentials, warnings } = readCredentials(configured, env, file)
@@ -91,6 +136,7 @@ export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefine
     credentials,
     database_url: database.secret,
     docker_host: env.DOCKER_HOST || undefined,
+    sources: sourcesOf(config, parseJsonc(text, file), env),
     admin_token,
     problems: [exposed(file, parsed), database.problem].filter((problem) => problem !== undefined),
     warnings,

@@ -137,6 +137,8 @@ export type HostedTool = (typeof hostedTools)[number]
 
 export type Credential = {
   provider: string
+  /** The environment variable that it is read from and that is not set: the credential cannot be used, and its key is empty. */
+  unset?: string
   key: Secret
   username?: string
   base_url?: string
@@ -159,6 +161,16 @@ export function secretOf(
   if (variable === undefined) return { secret: new Secret(text) }
   const value = env[variable]
   return value ? { secret: new Secret(value) } : { unset: variable }
+}
+
+/** Throws if its environment variable is not set: another credential must not be used in its place. */
+export function requireSet(name: string, credential: Credential): Credential {
+  if (credential.unset === undefined) return credential
+  throw new Fault(
+    'unavailable',
+    `credential "${name}" is not available: the environment variable ${credential.unset} is not set`,
+    { hint: `set ${credential.unset} in the environment of the server, and restart the server` },
+  )
 }
 
 /** Fields that apply to some providers only. */
@@ -187,7 +199,7 @@ function checkFields(name: string, credential: z.infer<typeof credentialSchema>,
 
 /**
  * The credentials of the config, and those of well-known environment variables for providers without one in the config.
- * A credential whose variable is not set is omitted with a warning, so that projects that do not use it still work.
+ * A credential whose variable is not set gives a warning, so that projects that do not use it still work.
  */
 export function readCredentials(
   configured: Record<string, z.infer<typeof credentialSchema>>,
@@ -206,13 +218,18 @@ export function readCredentials(
         warnings.push(
           `credential "${name}" is not available: ${file} reads it from the environment variable ${unset}, which is not set`,
         )
-    if (!main.secret || token?.unset) continue
-    read.set(name, { ...rest, key: main.secret, ...(token?.secret ? { session_token: token.secret } : {}) })
+    const unset = main.unset ?? token?.unset
+    read.set(name, {
+      ...rest,
+      ...(unset === undefined ? {} : { unset }),
+      key: main.secret ?? new Secret(''),
+      ...(token?.secret ? { session_token: token.secret } : {}),
+    })
   }
   for (const [provider, variable] of Object.entries(credentialVariables)) {
     const value = env[variable]
-    const there = read.has(provider) || [...read.values()].some((it) => it.provider === provider)
-    if (value && !there) read.set(provider, { provider, key: new Secret(value) })
+    const there = [...read.values()].some((it) => it.provider === provider && it.unset === undefined)
+    if (value && !there && !read.has(provider)) read.set(provider, { provider, key: new Secret(value) })
   }
   return { credentials: read, warnings }
 }

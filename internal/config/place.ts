@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import type { ParseError } from 'jsonc-parser'
 import { Fault } from '../fault.ts'
 import { Secret } from '../log.ts'
@@ -38,7 +38,13 @@ export function readConfigFile(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return ''
+    const code = (error as NodeJS.ErrnoException).code
+    if (code === 'ENOENT') return ''
+    if (code === 'ENOTDIR')
+      throw new Fault('invalid', `OUBLIETTE_HOME ${dirname(file)} is not a directory`, {
+        hint: 'set OUBLIETTE_HOME to a directory that this user can create or write to',
+        cause: error,
+      })
     throw new Fault('unavailable', `cannot read ${file}: ${(error as Error).message}`, { cause: error })
   }
 }

@@ -72,6 +72,37 @@ const execs = z.strictObject({
     ),
 })
 
+const terminals = z.strictObject({
+  per_project: z
+    .int()
+    .min(1)
+    .max(256)
+    .default(32)
+    .describe('Maximum number of open terminals in one container.'),
+  per_token: z.int().min(1).max(1000).default(64).describe('Maximum number of open terminals per token.'),
+  idle_minutes: z
+    .number()
+    .min(0.01)
+    .max(10_080)
+    .default(240)
+    .describe('Time without input and output after which a terminal is closed.'),
+})
+
+const archives = z.strictObject({
+  per_project: z
+    .int()
+    .min(1)
+    .max(64)
+    .default(4)
+    .describe('Maximum number of concurrent copies from and to the workspaces of one project.'),
+  per_server: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(32)
+    .describe('Maximum number of concurrent copies of all projects.'),
+})
+
 const schedules = z.strictObject({
   history_days: z
     .number()
@@ -218,6 +249,12 @@ const log = z.strictObject({
     .enum(['json', 'text'])
     .optional()
     .describe('Log format. If omitted: `text` on a terminal, otherwise `json`.'),
+  keep_lines: z
+    .int()
+    .min(100)
+    .max(1_000_000)
+    .default(5000)
+    .describe('Number of log lines that are kept in memory for `diagnostics server_log`.'),
 })
 
 export const configSchema = z.strictObject({
@@ -310,6 +347,13 @@ export const configSchema = z.strictObject({
     .string()
     .default('base')
     .describe('Container type (a directory of `images/`) of projects that do not set one.'),
+  images_dir: z
+    .string()
+    .regex(/^\//, 'must be an absolute path')
+    .optional()
+    .describe(
+      'Directory of the container types, an absolute path; each type is a directory with a `Dockerfile`, and `base` is required. If omitted, `images/` of the installation.',
+    ),
   limits: limitsSchema.prefault({}).describe('Default limits of a project.'),
   min_free_disk_mb: z
     .int()
@@ -357,6 +401,12 @@ export const configSchema = z.strictObject({
   execs: execs
     .prefault({})
     .describe('Limits for `container exec`. A call above a limit fails with `exhausted`.'),
+  terminals: terminals
+    .prefault({})
+    .describe('Limits for terminals (`./oubliette shell`). A terminal above a limit fails with `exhausted`.'),
+  archives: archives
+    .prefault({})
+    .describe('Limits for copies of files (`./oubliette cp`). A copy above a limit fails with `exhausted`.'),
   heartbeat_seconds: z
     .number()
     .min(0.1)

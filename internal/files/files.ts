@@ -4,8 +4,10 @@ import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open, readlink, rename, unlink } from 'node:fs/promises'
 import { Fault } from '../fault.ts'
 import { isRoot } from '../lib/is-root.ts'
-import { confined } from './confined.ts'
-import { below, entriesOf, statOf } from './handles.ts'
+import { type Extracted, type ExtractOptions, extractTree } from './archive/extract.ts'
+import { type Packed, packTree } from './archive/pack.ts'
+import { confined, type Place } from './confined.ts'
+import { below, entriesOf, openDirectory, statOf } from './handles.ts'
 import { createSmallest } from './smallest.ts'
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_CREAT, O_EXCL } = constants
@@ -145,6 +147,66 @@ function decode(bytes: Buffer): string | undefined {
   }
 }
 
+/** Throws `forbidden` if the project protects this path. */
+function checkProtected(root: Root, relative: string): void {
+  const guard = root.protected_paths.find(
+    (guarded) => relative === guarded || relative.startsWith(`${guarded}/`),
+  )
+  if (guard) throw new Fault('forbidden', `"${relative}" is protected by the project ("${guard}")`)
+}
+
+/** The path of the root is itself a link of the kernel, which is not followed at the end of a path. */
+const entryPath = ({ parent, path }: Place): string => (parent ? path : `${path}/.`)
+
+export type OpenArchive = {
+  stream: AsyncIterable<Buffer>
+  /** Complete when the stream was read to its end. */
+  packed(): Packed
+  /** Must be called, whether the stream was read or not. */
+  close(): void
+}
+
+/** The entry at `path` and everything below it as a tar archive. It is found before this returns. */
+export async function packPath(root: Root, path: string): Promise<OpenArchive> {
+  const found = Promise.withResolvers<ReturnType<typeof packTree>>()
+  const closed = Promise.withResolvers<void>()
+  // The handles on the way to the entry stay open until the archive is closed.
+  const walk = confined(root, path, { follow_last: false }, async (place) => {
+    if (!place.stats) throw missing(path)
+    const top = (place.relative || root.inside).split('/').at(-1)!
+    found.resolve(packTree({ path: entryPath(place), stats: place.stats }, top, { one_file_system: true }))
+    await closed.promise
+  })
+  walk.catch(found.reject)
+  return { ...(await found.promise), close: closed.resolve }
+}
+
+/** Extracts a tar archive into the directory at `path`. */
+export async function extractPath(
+  root: Root,
+  path: string,
+  archive: AsyncIterable<Uint8Array>,
+  options: Pick<ExtractOptions, 'charge' | 'signal'>,
+): Promise<Extracted & { path: string }> {
+  return await confined(root, path, {}, async (place) => {
+    if (!place.stats) throw new Fault('not_found', `no directory "${path.slice(0, 200)}" in the workspace`)
+    if (!place.stats.isDirectory())
+      throw new Fault('invalid', `"${path}" is a ${kindOf(place.stats)}, not a directory`)
+    const base = await openDirectory(entryPath(place))
+    try {
+      const extracted = await extractTree(archive, base, {
+        ...options,
+        ...(isRoot() ? { owner: { uid: root.uid, gid: root.gid } } : {}),
+        check: (components) =>
+          checkProtected(root, [...(place.relative ? [place.relative] : []), ...components].join('/')),
+      })
+      return { path: place.relative, ...extracted }
+    } finally {
+      await base.close()
+    }
+  })
+}
+
 export async function writeFile(
   root: Root,
   path: string,
@@ -152,12 +214,7 @@ export async function writeFile(
   options: { mode?: string; create_parents: boolean },
 ) {
   const owner = { uid: root.uid, gid: root.gid }
-  const check = (relative: string) => {
-    const guard = root.protected_paths.find(
-      (guarded) => relative === guarded || relative.startsWith(`${guarded}/`),
-    )
-    if (guard) throw new Fault('forbidden', `"${relative}" is protected by the project ("${guard}")`)
-  }
+  const check = (relative: string) => checkProtected(root, relative)
   return await confined(
     root,
     path,

@@ -1,6 +1,6 @@
 // Which requests the proxy accepts for a project's remote, and which credential it uses. Pure. Requests are matched without
 // decoding against a fixed list: no byte of the path that a container sends reaches the remote.
-import type { Credential } from '../config/models.ts'
+import { type Credential, requireSet } from '../config/models.ts'
 
 export type Service = 'git-upload-pack' | 'git-receive-pack'
 export const services: readonly Service[] = ['git-upload-pack', 'git-receive-pack']
@@ -45,8 +45,10 @@ export const isProxied = (remote_url: string): boolean => /^https?:\/\//.test(re
 export const gitCredential = (
   credentials: ReadonlyMap<string, Credential>,
   refs: readonly string[],
-): Credential | undefined =>
-  refs.map((ref) => credentials.get(ref)).find((credential) => credential?.provider === 'git')
+): Credential | undefined => {
+  const name = refs.find((ref) => credentials.get(ref)?.provider === 'git')
+  return name === undefined ? undefined : requireSet(name, credentials.get(name)!)
+}
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const login = ({ username, key }: Credential) => base64(`${username ?? 'x-access-token'}:${key.reveal()}`)

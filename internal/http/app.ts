@@ -16,6 +16,7 @@ import type { Log } from '../log.ts'
 import { type EventSource, projectStream, sessionStream } from '../tools/declarations/internal.ts'
 import type { Door } from '../tools/door.ts'
 import type { CallContext } from '../tools/tool.ts'
+import { receiveArchive, sendArchive } from './archive.ts'
 import {
   type Authenticate,
   bounded,
@@ -31,6 +32,7 @@ import { createGuard } from './guard.ts'
 import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './sse.ts'
+import { createTerminalUpgrade, isTerminalUpgrade } from './terminal/upgrade.ts'
 
 /** The MCP endpoint, as this room needs it. */
 interface McpEndpoint {
@@ -51,7 +53,13 @@ type ConsentAnswer = { state: string; code?: string; error?: string; iss?: strin
 export type HttpOptions = {
   config: Pick<
     Config,
-    'address' | 'allowed_hosts' | 'allowed_origins' | 'max_body_bytes' | 'max_connections' | 'oidc'
+    | 'address'
+    | 'allowed_hosts'
+    | 'allowed_origins'
+    | 'max_body_bytes'
+    | 'max_connections'
+    | 'oidc'
+    | 'terminals'
   >
   authenticate: Authenticate
   /** `failures` by address, `requests` by token. */
@@ -66,6 +74,8 @@ export type HttpOptions = {
   /** Ends the OAuth consent that this state belongs to; without it there are none. */
   finishConsent?: (answer: ConsentAnswer) => Promise<{ name: string }>
   readiness: Checks
+  /** Identifies this process to the commands of its home; not a secret. */
+  server_id?: string
   /** What does not respond although the server is ready; shown without a token. */
   degraded?: () => Promise<string[]>
   log: Log
@@ -174,6 +184,23 @@ export function createHttp(options: HttpOptions): Http {
         const context = { caller, request_id, via: 'http', signal, progress: () => undefined } as const
         return streams.open(caller, signal, await source(context, c.req.param('id'), since))
       })
+    const archive = '/workspaces/:id/archive'
+    const archiveMethods = ['GET', 'PUT']
+    app.on(archiveMethods, archive, async (c) => {
+      if (c.req.raw.method === 'HEAD') return notAllowed(c, archiveMethods)
+      const caller = await callerOf(c)
+      const left = new AbortController()
+      c.env.outgoing.once('close', () => left.abort())
+      const { request_id } = c.var
+      const context = {
+        caller,
+        request_id,
+        via: 'http',
+        signal: left.signal,
+        progress: () => undefined,
+      } as const
+      return c.req.method === 'GET' ? sendArchive(c, door, context, log) : receiveArchive(c, door, context)
+    })
   }
   const { finishConsent } = options
   // The browser of a person who consented to the use of an upstream server returns here. The state in it is the credential.
@@ -187,6 +214,11 @@ export function createHttp(options: HttpOptions): Http {
       const { name } = await finishConsent({ state, ...given })
       c.header('Cache-Control', 'no-store')
       return c.text(`MCP server "${name}" is authorized. You can close this window.`)
+    })
+  for (const path of ['/healthz', '/readyz'])
+    app.use(path, async (c, next) => {
+      if (options.server_id) c.env.outgoing.setHeader('Oubliette-Server-Id', options.server_id)
+      await next()
     })
   app.get('/healthz', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', async (c) => {
@@ -234,7 +266,25 @@ export function createHttp(options: HttpOptions): Http {
     throw new Fault('invalid', 'since_index and Last-Event-ID must be integers of at least -1')
   }
 
-  const server = createNodeServer(app, { max_connections: config.max_connections, log })
+  const terminals =
+    door &&
+    createTerminalUpgrade({
+      guard,
+      door,
+      log,
+      streams: options.streams,
+      idle_minutes: config.terminals.idle_minutes,
+      challenge: (host, presented) => challenge(oidc, host, presented),
+      check(...credential) {
+        if (closing) throw new Fault('unavailable', 'the server is stopping', { retry_after_seconds: 5 })
+        return check(...credential)
+      },
+    })
+  const server = createNodeServer(app, {
+    max_connections: config.max_connections,
+    upgrade: terminals && { wanted: isTerminalUpgrade, accept: terminals },
+    log,
+  })
   return {
     listen: () => listen(server, config.address),
     async close(deadline_seconds) {

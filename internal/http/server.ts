@@ -1,6 +1,13 @@
 // The Node HTTP server under the app: timeouts of requests, refusal of invalid ones, and shutdown.
-import { createServer, type Server as NodeServer, STATUS_CODES } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type Server as NodeServer,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http'
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { parseAddress } from '../config/place.ts'
@@ -8,19 +15,42 @@ import { Fault } from '../fault.ts'
 import { createThrottledWarn } from '../lib/throttled-log.ts'
 import type { Log } from '../log.ts'
 import type { Env } from './app.ts'
+import { isArchivePath } from './archive.ts'
 import { errorResponse, logged } from './errors.ts'
 
-// A client that sends its header or body too slowly is disconnected; responses have no time limit.
+// A client that sends its header or body too slowly is disconnected; responses have no time limit. The time of a body is
+// limited below, because Node has one limit for all requests, and an archive may be as long as it likes.
 const timeouts = {
   headersTimeout: 15_000,
-  requestTimeout: 60_000,
+  requestTimeout: 0,
   keepAliveTimeout: 75_000,
   connectionsCheckingInterval: 5_000,
 }
 
+const bodyMs = 60_000
+
+function limitBody(server: NodeServer, incoming: IncomingMessage): void {
+  const { headers, socket } = incoming
+  if (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined) return
+  if (isArchivePath(incoming.url)) return
+  const late = Object.assign(new Error('the body did not arrive in time'), {
+    code: 'ERR_HTTP_REQUEST_TIMEOUT',
+  })
+  const timer = setTimeout(() => server.emit('clientError', late, socket), bodyMs).unref()
+  const over = () => clearTimeout(timer)
+  incoming.once('end', over).once('close', over)
+}
+
+/** Takes over connections whose request asks for another protocol. */
+export type Upgrade = {
+  /** Other requests with an Upgrade header are answered as if they had none. */
+  wanted(incoming: IncomingMessage): boolean
+  accept(incoming: IncomingMessage, socket: Duplex, head: Buffer): void
+}
+
 export function createNodeServer(
   app: Hono<Env>,
-  { max_connections, log }: { max_connections: number; log: Log },
+  { max_connections, upgrade, log }: { max_connections: number; upgrade?: Upgrade | undefined; log: Log },
 ): NodeServer {
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (thrown) => {
@@ -28,8 +58,20 @@ export function createNodeServer(
       return errorResponse(logged(fault, log, {}))
     },
   })
-  const server = createServer({ ...timeouts, maxHeaderSize: 16 * 1024 }, (incoming, outgoing) => {
+  const how = {
+    ...timeouts,
+    maxHeaderSize: 16 * 1024,
+    shouldUpgradeCallback: upgrade?.wanted ?? (() => false),
+  }
+  const server = createServer(how, (incoming, outgoing) => {
+    limitBody(server, incoming)
     listener(incoming, outgoing).catch((error: unknown) => log.error('failed to send a response', { error }))
+  })
+  if (upgrade) server.on('upgrade', upgrade.accept)
+  server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    // An archive is asked for when the caller may send it.
+    if (!isArchivePath(incoming.url)) outgoing.writeContinue()
+    server.emit('request', incoming, outgoing)
   })
   server.on('clientError', refuse)
   server.maxConnections = max_connections

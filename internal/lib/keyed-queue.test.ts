@@ -20,7 +20,7 @@ test('one key is one after another, also after a failure; keys do not wait for e
   expect(serial.busy('a')).toBe(false)
 })
 
-test('whoever has the turn can be asked to give up', async () => {
+test('the running task can be interrupted', async () => {
   const serial = createKeyedQueue()
   const work = serial(
     'a',

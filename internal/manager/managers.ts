@@ -17,6 +17,7 @@ import { createPause } from './container/pause.ts'
 import { createReconcile } from './container/reconcile.ts'
 import { createUnsupervised } from './container/unsupervised.ts'
 import { createUplink } from './container/uplink.ts'
+import { createDiagnostics, type DiagnosticsSources } from './diagnostics/diagnostics.ts'
 import type { Committed } from './events/log-writer.ts'
 import { createStorageGuard } from './events/session-storage.ts'
 import { createExecRecords } from './exec/records.ts'
@@ -46,6 +47,7 @@ export type ManagersDeps = FoundationDeps & {
   servers_directories: readonly string[]
   /** Where people return to after they consented to the use of an upstream server. */
   consent_url: string
+  diagnostics: DiagnosticsSources
   /** Called with everything that is committed to the event log. */
   onCommit: ((committed: Committed) => void)[]
 }
@@ -103,7 +105,7 @@ export function createManagers(deps: ManagersDeps) {
     afterDelete: [base.forget],
   })
   const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
-  const { containers, disk, workspaces, attached, execs } = hosting
+  const { containers, disk, workspaces, attached, execs, terminals } = hosting
 
   const gateway = createGateway({
     ...base,
@@ -147,6 +149,7 @@ export function createManagers(deps: ManagersDeps) {
     store,
     times,
     projects,
+    projectNames: base.projectNames,
     workspaces,
     sessions,
     scheduler,
@@ -190,6 +193,13 @@ export function createManagers(deps: ManagersDeps) {
     },
   })
 
+  const diagnostics = createDiagnostics({
+    ...base,
+    ...deps.diagnostics,
+    version: deps.version,
+    freeDiskMb: disk.freeMb,
+  })
+
   const owners: Record<string, Owner> = {
     project_id: { what: 'project', projectOf: async (id) => id },
     session_id: { what: 'session', projectOf: cached(sessions.projectOf) },
@@ -201,12 +211,15 @@ export function createManagers(deps: ManagersDeps) {
   return {
     owners,
     projects,
+    projectNames: base.projectNames,
     projectCreation: createProjectCreation({ projects, containers, log }),
     containers,
     exec: attached.run,
     execs,
+    terminals,
     pause,
     workspaces,
+    archives: hosting.archives,
     sessions,
     sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,
@@ -223,7 +236,8 @@ export function createManagers(deps: ManagersDeps) {
     audit,
     reconcile,
     disk,
-    tokens: createTokens({ store, requireProject: projects.require, forget: base.forget }),
+    diagnostics,
+    tokens: createTokens({ ...base, requireProject: projects.require }),
     changes: createChanges(workspaces),
     options: createOptions(base),
     limits: projects.limits,
@@ -232,6 +246,7 @@ export function createManagers(deps: ManagersDeps) {
     relayReady: uplink.requireReady,
     degraded: uplink.degraded,
     async close() {
+      diagnostics.close()
       await scheduler.close()
       await gateway.close()
       await times.close()
@@ -240,6 +255,7 @@ export function createManagers(deps: ManagersDeps) {
       await base.trash.close()
       await disk.close()
       await dispatch.close()
+      containers.close()
       await relay.dispose()
       await models.close()
       git.close()

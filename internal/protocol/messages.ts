@@ -74,7 +74,7 @@ const eventTypes = [
  * - status {status, reason?, agent_session_id?, resumed?, resumable?, requires?, exit_code?, signal?}
  * - delta {text, stream: 'stdout' | 'stderr'} (shell) or {text, role: 'assistant'} (acp); message {role, text}; thought {text}
  * - tool_call {tool_call_id, title, kind, status, input, content, locations}; tool_result {tool_call_id, status, content, output}
- * - plan {entries}; usage {…as the agent reports it}; update {update} for whatever has no type of its own
+ * - plan {entries}; usage {input_tokens?, output_tokens?, cache_read_tokens?, cost_usd?, …}; update {update} for whatever has no type of its own
  * - permission_request {request_id, tool_call, options: [{option_id, name, kind}]}
  * - completion {final_text, stop_reason, exit_code?, usage?}: exactly one for each accepted turn. `stop_reason` is ACP's
  *   (end_turn, max_tokens, max_turn_requests, refusal, cancelled), or `error` (droid died, script's exit code not 0), or
@@ -276,6 +276,21 @@ export const killSignals = [
 /** To everything that the command started. `SIGKILL` answers when all of it is gone. */
 export type ExecKill = { exec_id: string; signal: (typeof killSignals)[number] }
 
+/** A terminal. Its bytes travel on a connection of their own, which the supervisor opens with the single-use key. */
+export type TerminalCommand = {
+  terminal_id: string
+  key: string
+  /** Without one, a login shell. */
+  command?: string[]
+  working_dir: string
+  /** Type of the caller's terminal, as in `TERM`. */
+  term: string
+  rows: number
+  cols: number
+  git_key?: string
+}
+export type TerminalResize = Pick<TerminalCommand, 'terminal_id' | 'rows' | 'cols'>
+
 const accepted = z.strictObject({ accepted: z.literal(true) })
 const execResult = z.strictObject({
   exit_code: z.int(),
@@ -304,6 +319,8 @@ export const commandResults = {
   exec_start: accepted,
   exec_wait: accepted,
   exec_kill: accepted,
+  terminal: z.strictObject({ exit_code: z.int().min(0).max(255) }),
+  terminal_resize: accepted,
   ping: z.strictObject({ now: z.iso.datetime() }),
   state: supervisorState,
 } as const
@@ -325,6 +342,9 @@ export type CommandParams = {
   exec_start: ExecStart
   exec_wait: ExecWait
   exec_kill: ExecKill
+  /** Answers when the terminal has ended and all its processes are gone. It ends with the connection. */
+  terminal: TerminalCommand
+  terminal_resize: TerminalResize
   ping: Record<string, never>
   state: Record<string, never>
 }

@@ -25,6 +25,9 @@ export const places = {
 /** The reason a supervisor reports for sessions of a previous run; the server may know a better one. */
 export const restartedReason = 'container restarted'
 
+/** Path of the connection that carries the bytes of a terminal; its key follows. */
+export const terminalPath = '/terminals/'
+
 /** Port of the model listener on the container's loopback. */
 export const modelsPort = 4141
 

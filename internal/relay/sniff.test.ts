@@ -56,19 +56,19 @@ test('the whole stream is still there, however slowly the first line comes', asy
   const client = connect((server.address() as { port: number }).port, '127.0.0.1')
   const [socket] = (await once(server, 'connection')) as [Socket]
   let read = ''
-  const matched = new Promise<boolean>((done) => {
-    onRequestPath(socket, { prefix: '/git/', silence_ms: 5000 }, (matches) => {
+  const matched = new Promise<string>((done) => {
+    onRequestPath(socket, { prefixes: ['/go/', '/git/'], silence_ms: 5000 }, (matching) => {
       socket.on('data', (chunk: Buffer) => {
         read += chunk
       })
-      done(matches)
+      done(matching)
     })
   })
   for (const letter of text.slice(0, 9)) {
     client.write(letter)
     await new Promise(setImmediate)
   }
-  expect(await matched).toBe(true)
+  expect(await matched).toBe('/git/')
   client.end(text.slice(9))
   await once(socket, 'end')
   expect(read).toBe(text)

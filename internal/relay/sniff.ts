@@ -39,11 +39,19 @@ export function pathBegins(read: Buffer, prefix: string): boolean | undefined {
   return path.length === prefix.length ? true : undefined
 }
 
+/** The first of the prefixes that the path begins with; `none`, or undefined while too little was read. */
+function prefixOf(read: Buffer, prefixes: readonly string[]): string | 'none' | undefined {
+  const found = prefixes.map((prefix) => pathBegins(read, prefix))
+  const matching = found.indexOf(true)
+  if (matching >= 0) return prefixes[matching]
+  return found.includes(undefined) ? undefined : 'none'
+}
+
 /** Calls back once; a socket that ends or sends too little in time is destroyed. */
-export function onRequestPath(
+export function onRequestPath<Prefix extends string>(
   socket: Socket,
-  options: { prefix: string; silence_ms: number },
-  then: (matches: boolean) => void,
+  options: { prefixes: readonly Prefix[]; silence_ms: number },
+  then: (matching: Prefix | 'none') => void,
 ): void {
   let read: Buffer = Buffer.alloc(0)
   const give_up = () => socket.destroy()
@@ -53,15 +61,15 @@ export function onRequestPath(
   socket.once('close', () => clearTimeout(timer))
   const look = (chunk: Buffer) => {
     read = Buffer.concat([read, chunk])
-    const matches = pathBegins(read, options.prefix)
-    if (matches === undefined) return
+    const matching = prefixOf(read, options.prefixes)
+    if (matching === undefined) return
     clearTimeout(timer)
     socket.off('data', look)
     socket.off('error', give_up)
     socket.off('end', give_up)
     socket.pause()
     socket.unshift(read)
-    then(matches)
+    then(matching as Prefix | 'none')
     socket.resume()
   }
   socket.on('data', look)

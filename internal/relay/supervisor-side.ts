@@ -57,9 +57,12 @@ const maxMissed = 3
 const answerMs = 30_000
 /** A command that ran out of its time is killed with all that it started, and what it said last is read. */
 const killMs = 6_000
+/** The longest time that a terminal can stay open. */
+const terminalMs = 7 * 24 * 3_600_000
 
 function timeoutFor(command: CommandName, params: object): number {
   if (command === 'exec') return (params as CommandParams['exec']).timeout_seconds * 1000 + killMs
+  if (command === 'terminal') return terminalMs
   if (command === 'exec_wait') return (params as CommandParams['exec_wait']).wait_ms + killMs
   return answerMs
 }

@@ -71,7 +71,11 @@ export type ImageState = {
   size_bytes: number | null
   created_at: string | null
 }
-export type BuildProgress = (line: string) => void
+/** A line of output of a build, and the step that it belongs to: `done` of `total` steps of the type and its bases have ended. */
+export type BuildReport = { line: string; step: string; done: number; total: number }
+export type BuildProgress = (report: BuildReport) => void
+/** `rebuilt`: false if the image was current. */
+export type BuiltImage = ImageState & { rebuilt: boolean }
 
 export type Owned = {
   project_id: string
@@ -125,9 +129,14 @@ export interface Runtime {
   images(): Promise<ImageState[]>
   /** The reference of a built container type, or of any image in the engine; does not build or pull. */
   resolveImage(type_or_reference: string): Promise<string | undefined>
-  /** Builds the type and its base types. One build of a type at a time; concurrent calls share it. */
+  /** The container types that a type is based on, nearest first; undefined if there is no such type. */
+  basesOf(type: string): Promise<string[] | undefined>
+  /**
+   * Builds the type and its base types if they are not built, or the type anew with `no_cache`. One build of a type at a time;
+   * concurrent calls share it, and it is cancelled when the signals of all of them are aborted.
+   */
   build(
     type: string,
     options: { no_cache?: boolean; progress?: BuildProgress; signal?: AbortSignal },
-  ): Promise<ImageState>
+  ): Promise<BuiltImage>
 }

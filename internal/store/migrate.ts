@@ -25,6 +25,7 @@ import { up as memory } from './migrations/0013-memory.ts'
 import { up as mcpSessions } from './migrations/0015-mcp-sessions.ts'
 import { up as sqlFunctions } from './migrations/0016-sql-functions.ts'
 import { up as callerRequestAudit } from './migrations/0017-caller-request-audit.ts'
+import { up as preparing } from './migrations/0018-preparing.ts'
 import { up as upstreams } from './migrations/0020-upstreams.ts'
 import { up as upstreamSearch } from './migrations/0021-upstream-search.ts'
 import { up as upstreamConsents } from './migrations/0022-upstream-consents.ts'
@@ -52,6 +53,7 @@ export const migrations: Record<string, Migration> = {
   '0015-mcp-sessions': { up: mcpSessions },
   '0016-sql-functions': { up: sqlFunctions },
   '0017-caller-request-audit': { up: callerRequestAudit },
+  '0018-preparing': { up: preparing },
   '0020-upstreams': { up: upstreams },
   '0021-upstream-search': { up: upstreamSearch },
   '0022-upstream-consents': { up: upstreamConsents },

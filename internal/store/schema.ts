@@ -183,6 +183,9 @@ export interface SessionsTable {
   stored_bytes: Generated<number>
   /** When it reached `limits.session_mb`: later events are dropped. */
   full_at: string | null
+  /** What is prepared for it while it is `preparing`, and how much of that is done. */
+  step: string | null
+  percent: number | null
   /** Since when it has been waiting for memory. */
   queued_at: string | null
   /** Idle without a process: the next message starts its agent again. */

@@ -73,6 +73,8 @@ function toolsPage(tools: Tool[]): string[] {
     '# Tools',
     note,
     'Every tool is available over MCP at `/mcp`, to droids in containers, and as a command (`./oubliette project list`). A tool with several actions requires `action`; each action accepts exactly the fields of its table. Results are structured content, and the same as JSON text. A failed call returns `isError` with `error: {kind, message, hint?, id}`; the kinds are invalid, unauthenticated, forbidden, not_found, conflict, exhausted, unavailable, timeout and internal.',
+    '## References',
+    'Wherever a `project_id` is accepted, the name of the project works too, regardless of case; also in the targets of a schedule, in scopes (`project:site`, `project:site:ro`) and in the path of an event stream. A name cannot have the form of an id. Names are resolved once per call: ids are stored, so that a scope or a schedule keeps its project when the project is renamed. Results contain the id and the name. An unknown name is `not_found`, with similar names that the token may see. The id of a workspace is its name.',
     '## Who may do what',
     'A token has one scope. Tools and actions that a scope can never use are not listed to it. A project outside the scope, and everything in it, is `not_found`.',
     matrix(tools),

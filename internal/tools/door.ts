@@ -1,7 +1,7 @@
 // The door: every call is found, checked, permitted, run and written into the audit here, whether it comes by HTTP, an
 // event stream, a container's socket or a schedule. In this order: does the project of the droid disable the tool; may
-// this scope ever use the action; is the input valid; which projects does it touch and does the scope see all of them
-// (if not, they do not exist for it); does the caller hold what an admin granted to the projects that it writes to;
+// this scope ever use the action; is the input valid; which projects does it name or touch and does the scope see all of
+// them (if not, they do not exist for it); does the caller hold what an admin granted to the projects that it writes to;
 // then it runs, for as long as its caller's credential is valid. A change runs only after its intent is committed to the
 // audit, and its row is settled with the outcome. Only this file builds an audit row.
 import { performance } from 'node:perf_hooks'
@@ -15,8 +15,9 @@ import type { AuditCall, Intent } from '../manager/access/audit.ts'
 import type { Managers } from '../manager/managers.ts'
 import { lacksGrant } from '../manager/project/boundaries.ts'
 import { checkText, describeProblems } from './check-input.ts'
-import { createDisabled } from './disabled-tools.ts'
+import { createDisabled } from './droid/disabled-tools.ts'
 import { createListing } from './listing.ts'
+import { withIds } from './references.ts'
 import type { CallContext, InternalAction, ListedTool, Outcome, RunContext, Runnable, Tool } from './tool.ts'
 
 export interface Door {
@@ -133,10 +134,11 @@ export function createDoor(options: {
       })
     const parsed = action.input.safeParse(args)
     if (!parsed.success) throw describeProblems(title, action.input, parsed.error)
-    const intent = begin(await permit(managers, context, action, parsed.data))
+    const input = await withIds(managers.projectNames, context.caller.scope, parsed.data)
+    const intent = begin(await permit(managers, context, action, input))
     if (!action.awaits_intent) await intent
     context.signal.throwIfAborted()
-    return await action.run({ ...context, managers, intent }, parsed.data as never)
+    return await action.run({ ...context, managers, intent }, input as never)
   }
 
   /** Names the call in the audit until `resolve` has found it. */

@@ -16,18 +16,29 @@ const unique = <T>(values: T[]): T[] => [
 
 /** The alternatives of a schema; a nullable string has two. */
 function alternatives(schema: Json): Json[] {
+  if (Array.isArray(schema.type)) return schema.type.map((type) => ({ ...schema, type }))
   const any = (schema.anyOf ?? schema.oneOf) as Json[] | undefined
   return any ? any.flatMap(alternatives) : [schema]
 }
 
+/** Of values that may be any JSON. A schema without a type is not portable, and every other value fits into an object. */
+const anyJson = ['object', 'string', 'null'].map((type) => ({ type }))
+
 /**
- * What a client needs in order to send a value of the right type. The server accepts more: null, which the text names, and
- * any JSON where an object is published.
+ * What a client needs in order to send a value of the right type. The server accepts more: null where it removes a
+ * setting, which the text names, and any JSON where an object is published.
  */
 function bare(schema: Json): Json {
   if (Array.isArray(schema.enum)) return { type: 'string', enum: schema.enum }
   if (schema.type !== 'array') return { type: schema.type ?? 'object' }
-  return { type: 'array', items: bare((schema.items ?? {}) as Json) }
+  return { type: 'array', items: oneOf(alternatives((schema.items ?? {}) as Json).map(bare)) }
+}
+
+/** The alternatives of a field, of which null is one only where any JSON is accepted. */
+function published(schema: Json): Json[] {
+  const types = alternatives(schema)
+  if (types.length === 1 && types[0]!.type === undefined && !types[0]!.enum) return anyJson
+  return types.filter((type) => type.type !== 'null').map(bare)
 }
 
 function oneOf(schemas: Json[]): Json {
@@ -98,9 +109,8 @@ function publish(takers: Taker[], brief: string | undefined, accepting: string):
   ].filter(Boolean)
   const isNamed = optionalOf(takers).every(({ action }) => new RegExp(`\\b${action}[,:]`).test(limits))
   const description = [isNamed ? '' : accepting, sentences.join('; ')].filter(Boolean).join(' ')
-  const types = takers.flatMap(({ schema }) => alternatives(schema))
-  const published = oneOf(types.filter((type) => type.type !== 'null').map(bare))
-  return description ? { ...published, description } : published
+  const type = oneOf(takers.flatMap(({ schema }) => published(schema)))
+  return description ? { ...type, description } : type
 }
 
 function schemaOf(input: z.ZodObject): { properties: Record<string, Json>; required: Set<string> } {

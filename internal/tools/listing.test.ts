@@ -139,6 +139,24 @@ it.each(actions)(
   },
 )
 
+it.each([
+  ['result', { sent: true }, true],
+  ['result', 'a sentence', true],
+  ['result', null, true],
+  ['error', 'a sentence', true],
+  ['error', { message: 'a sentence' }, true],
+  ['request_id', null, false],
+])('the published schema lets a caller answer with %s %j: %s', async (field, value, valid) => {
+  const { input, example } = tools.caller_tool_response!.actions.caller_tool_response!
+  const { session_id, request_id } = example as Json
+  const answer = { session_id, request_id, [field]: value }
+  const schema = admin.get('caller_tool_response')!.inputSchema
+  expect([input.safeParse(answer).success, !(await check.validate('test', schema, answer))]).toEqual([
+    valid,
+    valid,
+  ])
+})
+
 it('shows a project token no field that only an admin may set', () => {
   const own = inputOf(listing(parseScope(project)).find(({ name }) => name === 'project')!)
   expect(Object.keys(own.properties)).not.toContain('api_scope_grant')

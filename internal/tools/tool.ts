@@ -15,6 +15,8 @@ export type CallContext = {
   /** Aborted when the caller cancels the call or disconnects. */
   signal: AbortSignal
   progress(update: { progress: number; total?: number; message?: string }): void
+  /** The body of the request, for an action that reads a stream. */
+  body?: AsyncIterable<Uint8Array>
   /** `disabled_tools` of the project of the calling droid; unset for other callers. */
   disabled_tools?: readonly string[]
 }
@@ -86,7 +88,7 @@ export type Tool = {
   unified: boolean
   /** By input field: what `tools/list` shows instead of the description, without bounds and defaults, which are generated. */
   briefs: Record<string, string>
-  /** Input fields that are documented but not listed: other places for the value of a listed field. */
+  /** Input fields that are documented but not listed: other places for the value of a listed field, and rarely used filters. */
   aliases: readonly string[]
   /** Input fields that only an admin may set; they are not listed to others. */
   admin_fields: readonly string[]

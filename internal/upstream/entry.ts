@@ -1,17 +1,11 @@
-// One upstream: opens its connection when it is used, closes it when it is idle, and decides when to try again after a failure.
-//
-//   configured ──use──▶ connecting ──▶ connected ──idle, restart──▶ configured
-//                           │              │ lost, hung
-//                           ▼              ▼
-//                   degraded (tries again at the next use) ──some failures in a row──▶ error (fails at once until `retry_at`)
-import { setTimeout as pause } from 'node:timers/promises'
+// One upstream: who may use its connection when, for how long, and with which credentials.
 import { InsufficientScopeError } from '@modelcontextprotocol/client'
 import { Fault } from '../fault.ts'
 import type { Log } from '../log.ts'
-import { createBackoff, stableMs } from './backoff.ts'
-import { type Connection, connect, type Era } from './connection/connect.ts'
+import type { Connection } from './connection/connect.ts'
 import { createFairQueue } from './fair-queue.ts'
 import { UpstreamFault, upstreamFault } from './faults.ts'
+import { createLink, raced } from './link.ts'
 import { type Credentials, createCredentials } from './oauth/credentials.ts'
 import { createHttpFetch } from './transport/http-fetch.ts'
 import type {
@@ -20,16 +14,10 @@ import type {
   CallRequest,
   Discovered,
   UpstreamSpec,
-  UpstreamState,
   UpstreamStatus,
 } from './upstream.ts'
 
-export const discoverMs = 5_000
-const connectMs = 20_000
-const heartbeatMs = 30_000
-const pingMs = 5_000
-/** A server that was of the older era may be of the newer one after its update. */
-const eraTrustMs = 60 * 60 * 1000
+const discoverMs = 5_000
 
 export type EntryDeps = {
   version: string
@@ -37,46 +25,27 @@ export type EntryDeps = {
   changed(list_changed: boolean): void
 }
 
-type Attempt = { promise: Promise<Connection>; abort: AbortController; connection?: Connection }
-
 export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
   const log = deps.log.with({ upstream: first.name })
   let spec = first
-  let current: Attempt | undefined
-  let backoff = createBackoff()
-  let reason: string | null = null
-  let connected_at: number | undefined
-  let era: { value: Era; at: number } | undefined
-  let stderr: () => string[] = () => []
-  let idle: NodeJS.Timeout | undefined
-  let heartbeat: NodeJS.Timeout | undefined
-  let users = 0
   let discovering: Promise<Discovered> | undefined
-  let removed = false
-  let credentials = credentialsOf(first)
-  const schemas = new Map<string, Record<string, unknown>>()
+  /** The upstream asks questions that do not say to which call they belong. */
+  let one_at_a_time = false
   const queue = createFairQueue(first.concurrency, `upstream "${first.name}"`)
-
-  function state(): UpstreamState {
-    if (current?.connection) return reason === null ? 'connected' : 'degraded'
-    if (current) return 'connecting'
-    if (backoff.failures === 0) return reason === null ? 'configured' : 'error'
-    return backoff.is_open ? 'error' : 'degraded'
-  }
-
-  function status(): UpstreamStatus {
-    const time = (at: number | undefined) => (at === undefined ? null : new Date(at).toISOString())
-    return {
-      state: state(),
-      credentials: credentials?.state() ?? 'none',
-      reason,
-      stderr: stderr(),
-      failures: backoff.failures,
-      retry_at: time(backoff.retry_at),
-      connected_at: current?.connection ? time(connected_at) : null,
-      protocol_version: current?.connection?.protocol_version ?? null,
-    }
-  }
+  let credentials = credentialsOf(first)
+  const link = createLink({
+    version: deps.version,
+    log,
+    spec: () => spec,
+    credentials: () => credentials,
+    changed: deps.changed,
+    refused,
+    onAmbiguousInput: () => {
+      log.warn('the upstream asks during one of several calls; calling it one at a time')
+      one_at_a_time = true
+      queue.setLimit(1)
+    },
+  })
 
   function credentialsOf({ name, transport, max_result_bytes }: UpstreamSpec): Credentials | undefined {
     if (transport.kind === 'stdio' || !transport.oauth) return undefined
@@ -98,226 +67,10 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     return made
   }
 
-  /** Nothing is sent while only a consent helps. */
-  function checkCredentials(): void {
-    const is = credentials?.state()
-    if (is !== 'needs_reauth' && is !== 'revoked') return
-    throw new UpstreamFault('unavailable', `upstream "${spec.name}" requires authorization (${is})`, {
-      outcome: 'not_sent',
-      hint: 'authorize it with mcp_server auth',
-      needs_authorization: true,
-    })
-  }
-
   async function refused(error: unknown): Promise<void> {
     if (!(error instanceof UpstreamFault) || !error.needs_authorization) return
     const { cause } = error
     await credentials?.refuse(cause instanceof InsufficientScopeError ? cause.requiredScope : undefined)
-  }
-
-  function failed(why: string): void {
-    backoff.failed()
-    reason = why
-    log.warn('failed to reach upstream', { reason: why, failures: backoff.failures })
-    deps.changed(false)
-  }
-
-  function succeeded(): void {
-    if (backoff.failures === 0 && reason === null) return
-    backoff.succeeded()
-    reason = null
-    deps.changed(false)
-  }
-
-  function open(): Attempt {
-    const abort = new AbortController()
-    const opening = connect(spec, {
-      version: deps.version,
-      signal: abort.signal,
-      timeout_ms: connectMs,
-      known_era: era && Date.now() - era.at < eraTrustMs ? era.value : undefined,
-      onListChanged: () => deps.changed(true),
-      onAmbiguousInput: () => {
-        log.warn('the upstream asks during one of several calls; calling it one at a time')
-        queue.setLimit(1)
-      },
-      onStderr: (lines) => {
-        stderr = lines
-      },
-      auth: credentials?.provider,
-      schemas,
-    })
-    const attempt: Attempt = {
-      abort,
-      promise: opening.then(
-        (connection) => {
-          attempt.connection = connection
-          if (current !== attempt) {
-            void connection.close()
-            throw new UpstreamFault('unavailable', `upstream "${spec.name}" was restarted`, {
-              outcome: 'not_sent',
-            })
-          }
-          opened(attempt, connection)
-          return connection
-        },
-        async (error: unknown) => {
-          const fault = upstreamFault(spec.name, error, false)
-          await refused(fault)
-          if (current === attempt) {
-            current = undefined
-            era = undefined
-            failed(fault.message)
-          }
-          throw fault
-        },
-      ),
-    }
-    // Those who wait for it get the error.
-    attempt.promise.catch(() => undefined)
-    return attempt
-  }
-
-  function opened(attempt: Attempt, connection: Connection): void {
-    connected_at = Date.now()
-    era = { value: connection.era, at: era?.value === connection.era ? era.at : Date.now() }
-    const stable = setTimeout(() => {
-      if (current === attempt) succeeded()
-    }, stableMs).unref()
-    void connection.closed.then((why) => {
-      clearTimeout(stable)
-      if (current !== attempt) return
-      current = undefined
-      stopTimers()
-      failed(`the connection was lost: ${why}`)
-      void connection.close()
-    })
-    watch()
-    deps.changed(false)
-  }
-
-  function stopTimers(): void {
-    clearTimeout(idle)
-    clearTimeout(heartbeat)
-  }
-
-  /** Between uses: closes an idle connection, and checks one that is kept. */
-  function watch(): void {
-    stopTimers()
-    const connection = current?.connection
-    if (!connection) return
-    if (users === 0 && spec.idle_seconds > 0)
-      idle = setTimeout(() => void stop().then(() => deps.changed(false)), spec.idle_seconds * 1000).unref()
-    heartbeat = setTimeout(() => void check(connection), heartbeatMs).unref()
-  }
-
-  /** Ends a connection that does not answer. */
-  async function check(connection: Connection): Promise<void> {
-    clearTimeout(heartbeat)
-    try {
-      await connection.ping(AbortSignal.timeout(pingMs), pingMs)
-    } catch (error) {
-      // An error answer is an answer.
-      const fault = upstreamFault(spec.name, error, true)
-      if (fault.outcome !== 'answered' && current?.connection === connection) {
-        current = undefined
-        stopTimers()
-        failed(`it does not answer: ${fault.message}`)
-        await connection.close()
-      }
-    }
-    if (current?.connection === connection)
-      heartbeat = setTimeout(() => void check(connection), heartbeatMs).unref()
-  }
-
-  async function stop(): Promise<void> {
-    const attempt = current
-    current = undefined
-    stopTimers()
-    if (!attempt) return
-    attempt.abort.abort(new Error('the connection is being closed'))
-    const connection = attempt.connection ?? (await attempt.promise.catch(() => undefined))
-    await connection?.close()
-  }
-
-  async function connected(signal: AbortSignal): Promise<Connection> {
-    for (;;) {
-      signal.throwIfAborted()
-      if (removed) throw new Fault('not_found', `no upstream ${spec.id}`)
-      await credentials?.load()
-      checkCredentials()
-      if (current) return await raced(current.promise, signal)
-      const wait_ms = backoff.wait_ms()
-      if (wait_ms === 0) {
-        current = open()
-        deps.changed(false)
-      } else if (backoff.is_open) throw circuitOpen(wait_ms)
-      else await pause(wait_ms, undefined, { signal })
-    }
-  }
-
-  function circuitOpen(wait_ms: number): UpstreamFault {
-    const seconds = Math.ceil(wait_ms / 1000)
-    return new UpstreamFault(
-      'unavailable',
-      `upstream "${spec.name}" is unavailable after ${backoff.failures} failures: ${reason}`,
-      {
-        outcome: 'not_sent',
-        hint: `the next attempt is made in ${seconds} s; mcp_server restart makes it at once`,
-        retry_after_seconds: seconds,
-      },
-    )
-  }
-
-  async function using<T>(
-    fair_key: string,
-    signal: AbortSignal,
-    timeout_ms: number,
-    work: (connection: Connection) => Promise<T>,
-  ): Promise<T> {
-    if (backoff.is_open && !current && backoff.wait_ms() > 0) throw circuitOpen(backoff.wait_ms())
-    const patience = AbortSignal.any([signal, AbortSignal.timeout(timeout_ms)])
-    let leave: (() => void) | undefined
-    try {
-      leave = await queue.enter(fair_key, patience)
-      const connection = await connected(patience)
-      users++
-      clearTimeout(idle)
-      try {
-        const result = await work(connection)
-        succeeded()
-        return result
-      } catch (error) {
-        if (error instanceof UpstreamFault && error.kind === 'timeout') void check(connection)
-        await refused(error)
-        throw error
-      } finally {
-        users--
-        if (users === 0) watch()
-      }
-    } catch (error) {
-      if (patience.aborted && !signal.aborted && !(error instanceof Fault))
-        throw new UpstreamFault(
-          'timeout',
-          `upstream "${spec.name}" was not available within ${timeout_ms / 1000} s`,
-          {
-            outcome: 'not_sent',
-            cause: error,
-          },
-        )
-      if (error instanceof Fault) throw error
-      throw upstreamFault(spec.name, error, false)
-    } finally {
-      leave?.()
-    }
-  }
-
-  async function restart(): Promise<void> {
-    await stop()
-    backoff = createBackoff()
-    reason = null
-    era = undefined
-    deps.changed(false)
   }
 
   function authorizable(): Credentials {
@@ -325,68 +78,115 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
     throw new Fault('invalid', `upstream "${spec.name}" does not use OAuth`)
   }
 
+  const status = (): UpstreamStatus => ({ ...link.status(), credentials: credentials?.state() ?? 'none' })
+
+  /** Waits for a turn and for the connection, at most as long as the request itself may take. */
+  async function inTurn<T>(
+    { fair_key, signal }: Pick<CallOptions, 'signal' | 'fair_key'>,
+    timeout_ms: number,
+    work: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    link.failFast()
+    // A timer that ends with the wait: a signal with a time-out of its own would live on for each call.
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(new Error('no turn')), timeout_ms)
+    const waiting = AbortSignal.any([signal, late.signal])
+    const run = () =>
+      link.using(waiting, (connection) => {
+        clearTimeout(timer)
+        return work(connection)
+      })
+    let leave: (() => void) | undefined
+    try {
+      leave = await queue.enter(fair_key, waiting)
+      const result = await run().catch((error: unknown) => {
+        if (error instanceof UpstreamFault && error.session_lost) return run()
+        throw error
+      })
+      link.succeeded()
+      return result
+    } catch (error) {
+      await refused(error)
+      if (error instanceof Fault) throw error
+      if (late.signal.aborted)
+        throw new UpstreamFault(
+          'timeout',
+          `upstream "${spec.name}" was not available within ${timeout_ms / 1000} s`,
+          { outcome: 'not_sent', cause: error },
+        )
+      throw upstreamFault(spec.name, error, false)
+    } finally {
+      clearTimeout(timer)
+      leave?.()
+    }
+  }
+
+  async function discoverNow(): Promise<Discovered> {
+    const deadline = AbortSignal.timeout(discoverMs)
+    try {
+      link.failFast()
+      return await link.using(deadline, (connection) => connection.discover(deadline, discoverMs))
+    } catch (error) {
+      if (deadline.aborted)
+        throw new UpstreamFault(
+          'timeout',
+          `upstream "${spec.name}" did not answer the discovery within ${discoverMs / 1000} s`,
+          { outcome: 'not_sent', cause: error },
+        )
+      const fault = error instanceof Fault ? error : upstreamFault(spec.name, error, false)
+      await refused(fault)
+      throw fault
+    }
+  }
+
+  async function restart(): Promise<void> {
+    await link.stop()
+    link.reset()
+    deps.changed(false)
+  }
+
   return {
-    get spec() {
-      return spec
-    },
     status,
+    restart,
+
     async configure(next: UpstreamSpec): Promise<void> {
-      const reconnect = next.transport !== spec.transport || next.max_result_bytes !== spec.max_result_bytes
-      spec = next
-      queue.setLimit(next.concurrency)
+      const same =
+        next.transport === spec.transport || (next.revision !== undefined && next.revision === spec.revision)
+      const transport = same ? spec.transport : next.transport
+      const reconnect = !same || next.max_result_bytes !== spec.max_result_bytes
+      spec = { ...next, transport }
+      if (!same) one_at_a_time = false
+      queue.setLimit(one_at_a_time ? 1 : next.concurrency)
       if (!reconnect) {
-        watch()
+        link.watch()
         return
       }
-      backoff = createBackoff()
-      reason = null
-      era = undefined
-      schemas.clear()
+      link.reset()
+      link.forget()
       credentials?.close()
       credentials = credentialsOf(next)
-      await stop()
+      await link.stop()
     },
+
     discover(signal: AbortSignal | undefined): Promise<Discovered> {
-      discovering ??= (async () => {
-        const deadline = AbortSignal.timeout(discoverMs)
-        try {
-          if (backoff.is_open && !current && backoff.wait_ms() > 0) throw circuitOpen(backoff.wait_ms())
-          const connection = await connected(deadline)
-          users++
-          clearTimeout(idle)
-          try {
-            return await connection.discover(deadline, discoverMs)
-          } finally {
-            users--
-            if (users === 0) watch()
-          }
-        } catch (error) {
-          if (deadline.aborted)
-            throw new UpstreamFault(
-              'timeout',
-              `upstream "${spec.name}" did not answer the discovery within ${discoverMs / 1000} s`,
-              { outcome: 'not_sent', cause: error },
-            )
-          throw error instanceof Fault ? error : upstreamFault(spec.name, error, false)
-        }
-      })().finally(() => {
+      discovering ??= discoverNow().finally(() => {
         discovering = undefined
       })
       return signal ? raced(discovering, signal) : discovering
     },
-    call: (request: CallRequest, options: CallOptions): Promise<CallOutcome> => {
+
+    call(request: CallRequest, options: CallOptions): Promise<CallOutcome> {
       const timeout_ms = (request.timeout_seconds ?? spec.timeout_seconds) * 1000
-      return using(options.fair_key, options.signal, timeout_ms, (connection) =>
-        connection.call(request, timeout_ms, options),
-      )
+      return inTurn(options, timeout_ms, (connection) => connection.call(request, timeout_ms, options))
     },
-    request: (
+
+    request(
       method: string,
       params: Record<string, unknown>,
       options: Pick<CallOptions, 'signal' | 'fair_key'>,
-    ): Promise<Record<string, unknown>> => {
+    ): Promise<Record<string, unknown>> {
       const timeout = spec.timeout_seconds * 1000
-      return using(options.fair_key, options.signal, timeout, async (connection) => {
+      return inTurn(options, timeout, async (connection) => {
         try {
           return await connection.request(method, params, { signal: options.signal, timeout })
         } catch (error) {
@@ -394,32 +194,19 @@ export function createEntry(first: UpstreamSpec, deps: EntryDeps) {
         }
       })
     },
-    restart,
-    async authorize(): Promise<{ url: string; state: string } | undefined> {
-      return await authorizable().authorize()
-    },
+
+    authorize: async (): Promise<{ url: string; state: string } | undefined> =>
+      await authorizable().authorize(),
+
     async finishAuthorization(answer: { code: string; state: string; iss?: string }): Promise<void> {
       await authorizable().finish(answer)
       await restart()
     },
+
     async remove(): Promise<void> {
-      removed = true
       credentials?.close()
-      await stop()
+      await link.remove()
     },
   }
 }
 export type Entry = ReturnType<typeof createEntry>
-
-/** The work goes on when the signal is aborted: others may wait for it. */
-async function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  const aborted = Promise.withResolvers<never>()
-  const onAbort = () => aborted.reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    return await Promise.race([work, aborted.promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
-}

@@ -1,10 +1,10 @@
 // Errors of upstreams as faults. Whoever made the call has to know whether it may have taken effect: `outcome` says so.
 import {
   InsufficientScopeError,
-  OAuthError,
   ProtocolError,
   SdkError,
   SdkErrorCode,
+  SdkHttpError,
   UnauthorizedError,
 } from '@modelcontextprotocol/client'
 import { Fault, type Kind } from '../fault.ts'
@@ -24,6 +24,8 @@ export class UpstreamFault extends Fault {
   readonly data: unknown
   /** The upstream refuses the stored credentials, or there are none. */
   readonly needs_authorization: boolean
+  /** The upstream does not know the session: it was restarted, and the request did not run. */
+  readonly session_lost: boolean
 
   constructor(
     kind: Kind,
@@ -36,6 +38,7 @@ export class UpstreamFault extends Fault {
       code?: number
       data?: unknown
       needs_authorization?: boolean
+      session_lost?: boolean
     },
   ) {
     super(kind, message, more)
@@ -43,6 +46,7 @@ export class UpstreamFault extends Fault {
     this.code = more.code
     this.data = more.data
     this.needs_authorization = more.needs_authorization ?? false
+    this.session_lost = more.session_lost ?? false
   }
 }
 
@@ -56,7 +60,6 @@ export function faultWithin(thrown: unknown): Fault | undefined {
 const isUnauthorized = (thrown: unknown): boolean =>
   thrown instanceof UnauthorizedError ||
   thrown instanceof InsufficientScopeError ||
-  thrown instanceof OAuthError ||
   (thrown instanceof SdkError && thrown.code === SdkErrorCode.ClientHttpAuthentication)
 
 const rejectedAsInvalid = new Set([-32600, -32601, -32602])
@@ -64,7 +67,7 @@ const rejectedAsInvalid = new Set([-32600, -32601, -32602])
 /** `sent` tells whether the request had left this process when the error occurred. */
 export function upstreamFault(name: string, thrown: unknown, sent: boolean): UpstreamFault {
   if (thrown instanceof UpstreamFault) return thrown
-  const outcome: Outcome = sent ? 'unknown' : 'not_sent'
+  const outcome: Outcome = sent && !wasNotSent(thrown) ? 'unknown' : 'not_sent'
   const inner = faultWithin(thrown)
   if (inner)
     return inner instanceof UpstreamFault
@@ -95,10 +98,30 @@ export function upstreamFault(name: string, thrown: unknown, sent: boolean): Ups
       outcome,
       cause: thrown,
     })
+  const session_lost = thrown instanceof SdkHttpError && thrown.data.status === 404
   return new UpstreamFault('unavailable', `upstream "${name}" failed: ${reasonOf(thrown)}`, {
-    outcome,
+    outcome: session_lost ? 'answered' : outcome,
     cause: thrown,
+    session_lost,
   })
+}
+
+const beforeSending = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+])
+
+/** The connection was not made. */
+function wasNotSent(thrown: unknown): boolean {
+  for (let at = thrown, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth++) {
+    if (beforeSending.has((at as NodeJS.ErrnoException).code ?? '')) return true
+    // All addresses of a name were tried.
+    if (at instanceof AggregateError) return at.errors.every(wasNotSent)
+  }
+  return faultWithin(thrown)?.kind === 'forbidden'
 }
 
 const definedHint = ({ hint }: Fault) => (hint === undefined ? {} : { hint })

@@ -109,11 +109,87 @@ const words: Record<string, (turn: Turn) => Promise<void>> = {
     })
     await say(turn, JSON.stringify(result.structuredContent ?? result.content))
   },
-  /** `ask KIND`: asks for permission to do something of that kind. */
+  /** `work MS`: what a coding agent does, with a pause after each step. */
+  async work(turn) {
+    const ms = Number(turn.rest) || 0
+    const step = async (what: Record<string, unknown>) => {
+      if (!turn.signal.aborted) await update(turn.client, turn.session, what)
+      await delay(ms)
+    }
+    const call = (toolCallId: string, more: object) =>
+      step({ sessionUpdate: 'tool_call', toolCallId, status: 'pending', ...more })
+    const change = (toolCallId: string, more: object) =>
+      step({ sessionUpdate: 'tool_call_update', toolCallId, ...more })
+    const plan = (status: string) =>
+      step({
+        sessionUpdate: 'plan',
+        entries: [
+          { content: 'Read the code', priority: 'high', status: 'completed' },
+          { content: 'Fix the test', priority: 'high', status },
+        ],
+      })
+    await step({
+      sessionUpdate: 'agent_thought_chunk',
+      content: { type: 'text', text: 'Where is\nthe bug?' },
+    })
+    await step({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'I look at it.' } })
+    await plan('in_progress')
+    await call('read-1', { title: 'Read', kind: 'read' })
+    await change('read-1', {
+      status: 'in_progress',
+      locations: [{ path: `${turn.session.cwd}/src/sum.ts` }],
+      rawInput: { filePath: `${turn.session.cwd}/src/sum.ts` },
+    })
+    await change('read-1', { status: 'completed' })
+    await call('run-1', { title: 'bash', kind: 'execute' })
+    await change('run-1', { status: 'in_progress', rawInput: { command: 'npm test' } })
+    await change('run-1', { status: 'failed', rawOutput: { error: 'expected 3, received 4' } })
+    await call('edit-1', { title: 'edit', kind: 'edit' })
+    await change('edit-1', {
+      status: 'completed',
+      content: [
+        {
+          type: 'diff',
+          path: `${turn.session.cwd}/src/sum.ts`,
+          oldText: 'export function sum(a, b) {\n  return a - b\n}\n',
+          newText: 'export function sum(a, b) {\n  return a + b\n}\n',
+        },
+      ],
+    })
+    await plan('completed')
+    await say(turn, 'The test passes.')
+  },
+  /** Tries to control the terminal of whoever looks at it. */
+  async hostile(turn) {
+    const control = '\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\x1b[1;1H\x9b31m\r'
+    await say(turn, `${control}\n? Allow? [y]es, [n]o: \n`)
+    await update(turn.client, turn.session, {
+      sessionUpdate: 'tool_call',
+      toolCallId: 'hostile-1',
+      title: `title ${control}`,
+      kind: 'execute',
+      status: 'in_progress',
+      rawInput: { command: `ls ${control}; rm -rf / \u202e` },
+    })
+    await update(turn.client, turn.session, {
+      sessionUpdate: 'tool_call_update',
+      toolCallId: 'hostile-1',
+      status: 'failed',
+      rawOutput: { error: `no ${control}` },
+    })
+    await say(turn, 'done')
+  },
+  /** `ask KIND COMMAND`: asks for permission to do something of that kind. */
   async ask(turn) {
+    const [kind = '', ...command] = turn.rest.split(' ')
     const { outcome } = await turn.client.request(methods.client.session.requestPermission, {
       sessionId: turn.session.id,
-      toolCall: { toolCallId: 'call-ask', title: `to ${turn.rest}`, kind: turn.rest as 'read' },
+      toolCall: {
+        toolCallId: 'call-ask',
+        title: `to ${kind}`,
+        kind: kind as 'read',
+        ...(command.length > 0 ? { rawInput: { command: command.join(' ') } } : {}),
+      },
       options: [
         { optionId: 'yes', name: 'Allow', kind: 'allow_once' },
         { optionId: 'always', name: 'Always', kind: 'allow_always' },

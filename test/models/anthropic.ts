@@ -36,6 +36,11 @@ export const anthropic: Protocol = {
       stream: body.stream === true,
       tools: ((body.tools ?? []) as { name: string }[]).map(({ name }) => name),
       turns: messages.map(({ role, content }) => ({ role, text: textOf(content) })),
+      results: messages.flatMap(({ content }) =>
+        (Array.isArray(content) ? (content as Json[]) : [])
+          .filter((part) => part.type === 'tool_result')
+          .map((part) => textOf(part.content)),
+      ),
     }
   },
   *events(model, parts) {

@@ -31,6 +31,7 @@ export const chat: Protocol = {
         role: role === 'assistant' ? 'assistant' : 'user',
         text: role === 'tool' ? '' : textOf(content),
       })),
+      results: messages.filter(({ role }) => role === 'tool').map(({ content }) => textOf(content)),
     }
   },
   *events(model, parts) {

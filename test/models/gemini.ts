@@ -35,6 +35,11 @@ export const gemini: Protocol = {
         role: role === 'model' ? 'assistant' : 'user',
         text: textOf(parts),
       })),
+      results: contents.flatMap(({ parts }) =>
+        (Array.isArray(parts) ? (parts as Json[]) : []).flatMap(({ functionResponse }) =>
+          functionResponse ? [JSON.stringify((functionResponse as Json).response)] : [],
+        ),
+      ),
     }
   },
   *events(model, parts) {

@@ -65,6 +65,9 @@ export const responses: Protocol = {
         if (one.role === 'assistant') return [{ role: 'assistant', text: textOf(one.content) }]
         return one.role === 'user' ? [{ role: 'user', text: textOf(one.content) }] : []
       }),
+      results: input
+        .filter(({ type }) => type === 'function_call_output' || type === 'custom_tool_call_output')
+        .map(({ output }) => textOf(output)),
     }
   },
   *events(model, parts) {

@@ -28,6 +28,8 @@ export type Conversation = {
   tools: string[]
   /** In order: what the user's side said (tool results are empty text), and that an answer was given. */
   turns: { role: 'user' | 'assistant'; text: string }[]
+  /** The results of tools, in order, as the agent passed them on. */
+  results: string[]
 }
 
 export type Answer =

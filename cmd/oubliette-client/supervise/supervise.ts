@@ -27,6 +27,7 @@ import { withGit } from './git.ts'
 import { listenForMcp } from './mcp-listener.ts'
 import { listenForModels } from './models.ts'
 import { openSession, type Session } from './session/session.ts'
+import { terminalHandlers } from './terminals.ts'
 import { keepConnected } from './uplink.ts'
 
 /** Ended sessions that are kept, so that a late repeat of a command gets its answer. */
@@ -141,6 +142,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     exec_start: (params) => detached.start(params as ExecStart),
     exec_wait: (params, { signal: over }) => detached.wait(params as ExecWait, over),
     exec_kill: (params) => detached.kill(params as ExecKill),
+    ...terminalHandlers(environment),
     ping: () => ({ now: new Date().toISOString() }),
     state: () => {
       const memory = memoryBySession()

@@ -81,5 +81,5 @@ export async function openDatabase(settings: Settings, log: Log, stack: AsyncDis
   await migrate(migrating.db, log).finally(() => migrating.close())
   const instance = await instanceId(store.db)
   recordInstance(home, instance)
-  return { store, instance, lost: sole.lost }
+  return { store, database_url, instance, lost: sole.lost }
 }

@@ -8,6 +8,7 @@ import { startWatchdog } from '../../../internal/event-loop/watchdog.ts'
 import { lockHome } from '../../../internal/home-lock.ts'
 import { createHttp, type Http } from '../../../internal/http/app.ts'
 import { createLog, type Log } from '../../../internal/log.ts'
+import { captureConsole, createLogRing, type LogRing } from '../../../internal/log-ring.ts'
 import type { Committed } from '../../../internal/manager/events/log-writer.ts'
 import { createPoison } from '../../../internal/manager/events/poison.ts'
 import { createManagers, type Managers } from '../../../internal/manager/managers.ts'
@@ -16,11 +17,12 @@ import { createMcp, type Mcp } from '../../../internal/mcp/serve.ts'
 import { createDocker } from '../../../internal/runtime/docker/docker.ts'
 import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { createStage } from '../../../internal/runtime/stage.ts'
+import { createInspection, type Inspection } from '../../../internal/store/inspection/inspection.ts'
 import type { Store } from '../../../internal/store/open.ts'
 import { createMcpSessionRows } from '../../../internal/store/rows/mcp-sessions.ts'
 import { tools } from '../../../internal/tools/declarations/index.ts'
 import { createDoor, type Door } from '../../../internal/tools/door.ts'
-import { createDroidCalls } from '../../../internal/tools/droid-calls.ts'
+import { createDroidCalls } from '../../../internal/tools/droid/calls.ts'
 import { createSchemaCheck } from '../../../internal/tools/schema/check.ts'
 import { checkout, version } from '../command.ts'
 import { type Auth, followRevocations, startAuth } from './auth.ts'
@@ -28,7 +30,7 @@ import { installClient, removeOldClients } from './client.ts'
 import { openDatabase } from './database.ts'
 
 const instructions =
-  'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the IDs that earlier calls returned.'
+  'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the ids that earlier calls returned, and to projects also by name.'
 
 /** Directories of the home of which containers mount parts. Containers write to `projects` only. */
 const mountedDirectories = [
@@ -41,8 +43,8 @@ const mountedDirectories = [
 const closeSeconds = 10
 
 /** What every step of the start needs. */
-type Start = { settings: Settings; log: Log; stack: AsyncDisposableStack }
-type Below = { store: Store; runtime: Runtime; auth: Auth }
+type Start = { settings: Settings; log: Log; ring: LogRing; stack: AsyncDisposableStack }
+type Below = { store: Store; runtime: Runtime; auth: Auth; inspection: Inspection }
 
 async function startRuntime({ settings, log, stack }: Start, instance: string): Promise<Runtime> {
   const { home, config } = settings
@@ -55,7 +57,7 @@ async function startRuntime({ settings, log, stack }: Start, instance: string): 
     network_pool: config.network_pool,
     allowed_networks: config.allowed_networks,
     dns_servers: config.dns_servers,
-    images_dir: join(checkout, 'images'),
+    images_dir: config.images_dir ?? join(checkout, 'images'),
     log,
   })
   await runtime.ping()
@@ -66,7 +68,8 @@ async function startRuntime({ settings, log, stack }: Start, instance: string): 
 }
 
 /** The managers, the door in front of them, and MCP in front of the door. */
-async function startRooms({ settings, log, stack }: Start, { store, runtime, auth }: Below) {
+async function startRooms({ settings, log, ring, stack }: Start, below: Below) {
+  const { store, runtime, auth, inspection } = below
   const { home, config } = settings
   const { lifetimes, streams, forgetTokens } = auth
   const poison = await createPoison({ home, store, log })
@@ -100,6 +103,12 @@ async function startRooms({ settings, log, stack }: Start, { store, runtime, aut
     schema,
     servers_directories: [process.cwd(), home],
     consent_url: `http://${config.address}/mcp-servers/consent`,
+    diagnostics: {
+      ring,
+      inspection,
+      database_kind: settings.database_url ? 'external' : 'embedded',
+      sources: settings.sources,
+    },
     onCommit: [(committed) => notify(committed)],
   })
   stack.defer(() => managers.close())
@@ -123,7 +132,7 @@ async function startRooms({ settings, log, stack }: Start, { store, runtime, aut
 function createHttpServer(
   { settings, log }: Start,
   { store, runtime, auth }: Below,
-  { managers, door, mcp }: { managers: Managers; door: Door; mcp: Mcp },
+  { managers, door, mcp, server_id }: { managers: Managers; door: Door; mcp: Mcp; server_id: string },
 ): Http {
   const { config } = settings
   const { rate } = config
@@ -158,6 +167,7 @@ function createHttpServer(
       disk: { check: async () => managers.disk.requireFree(), refuses: managers.disk.refused },
     },
     degraded: managers.degraded,
+    server_id,
     log,
   })
 }
@@ -173,21 +183,25 @@ function exitAfter(seconds: number, log: Log): void {
 
 export async function serve(settings: Settings): Promise<void> {
   const { home, config } = settings
-  const log = createLog(config.log)
+  const ring = createLogRing(config.log.keep_lines)
+  const log = createLog({ ...config.log, keep: ring.add })
   for (const warning of settings.warnings) log.warn(warning)
   const stopped = Promise.race(['SIGTERM', 'SIGINT'].map((name) => once(process, name).then(() => name)))
   await using stack = new AsyncDisposableStack()
-  const start: Start = { settings, log, stack }
-  const lock = lockHome(home)
+  stack.defer(captureConsole(log))
+  const start: Start = { settings, log, ring, stack }
+  const lock = lockHome(home, config.address)
   stack.defer(() => lock.release())
 
-  const { store, instance, lost } = await openDatabase(settings, log, stack)
+  const { store, database_url, instance, lost } = await openDatabase(settings, log, stack)
+  const inspection = createInspection({ store, database_url, instance, log })
+  stack.defer(() => inspection.close())
   const runtime = await startRuntime(start, instance)
   const auth = await startAuth(settings, log, stack, store)
-  const below: Below = { store, runtime, auth }
+  const below: Below = { store, runtime, auth, inspection }
   const rooms = await startRooms(start, below)
   const { managers, client } = rooms
-  const http = createHttpServer(start, below, rooms)
+  const http = createHttpServer(start, below, { ...rooms, server_id: lock.server_id })
   stack.defer(await followRevocations(store, auth, managers))
 
   await managers.audit.settleAbandoned()

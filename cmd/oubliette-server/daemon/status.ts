@@ -2,11 +2,10 @@
 // and health checks.
 import type { Place } from '../../../internal/config/place.ts'
 import { messageOf } from '../../../internal/fault.ts'
-import { homeHolder } from '../../../internal/home-lock.ts'
 import { endpoint, listProjects } from '../client/call.ts'
 import { type Command, options, place, version } from '../command.ts'
 import { show } from '../tool-command/output/show.ts'
-import { baseUrl, readiness } from './daemon.ts'
+import { baseUrl, findServer, isRemote, misdirected } from './daemon.ts'
 
 async function counts(config: Place): Promise<Record<string, unknown>> {
   try {
@@ -22,8 +21,11 @@ async function run(args: string[]): Promise<number> {
   const { values } = options(args, { json: { type: 'boolean', default: false } })
   const config = place()
   const url = baseUrl(config)
-  const holder = homeHolder(config.home)
-  const state = await readiness(url)
+  const found = await findServer(config)
+  const { holder } = found
+  const isRelevant = found.is_ours || isRemote(found)
+  const state = isRelevant ? found.state : undefined
+  const other = isRelevant ? undefined : misdirected(config, found)
   const report = {
     status: state?.ready ? 'ready' : state || holder ? 'not ready' : 'stopped',
     url,
@@ -35,6 +37,7 @@ async function run(args: string[]): Promise<number> {
     ...(state?.ready ? await counts(config) : {}),
   }
   process.stdout.write(values.json ? `${JSON.stringify(report, null, 2)}\n` : show(report).stdout)
+  if (other) throw other
   return state?.ready ? 0 : 1
 }
 

@@ -9,14 +9,14 @@ import { createInterface } from 'node:readline/promises'
 import type { Settings } from '../../../internal/config/load.ts'
 import { parseAddress } from '../../../internal/config/place.ts'
 import { Fault } from '../../../internal/fault.ts'
-import { homeHolder } from '../../../internal/home-lock.ts'
+import { ensureHome, homeHolder } from '../../../internal/home-lock.ts'
 import { isRoot } from '../../../internal/lib/is-root.ts'
 import { type Command, checkout, options, Usage } from '../command.ts'
 import { serverSettings } from '../settings.ts'
 import { createProgress } from '../setup/progress.ts'
 import { setUp } from '../setup/set-up.ts'
 import { accountNamed, assertEngine, giveHome, isNew, restartAs } from '../setup/unprivileged.ts'
-import { baseUrl, untilReady } from './daemon.ts'
+import { baseUrl, findServer, misdirected, untilReady } from './daemon.ts'
 import { logFile, rotate } from './log-file.ts'
 
 const ready_deadline_ms = 120_000
@@ -41,13 +41,16 @@ Connect Claude Code:
 }
 
 /** Checked before the set-up, which can take minutes. */
-async function assertFree(address: string): Promise<void> {
+async function assertFree(config: Settings): Promise<void> {
+  const { address } = config.config
   const { host, port } = parseAddress(address)
   const probe = createServer()
   try {
     await new Promise<void>((resolve, reject) => probe.once('error', reject).listen(port, host, resolve))
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
+    const other = code === 'EADDRINUSE' ? misdirected(config, await findServer(config)) : undefined
+    if (other) throw other
     const why = code === 'EADDRINUSE' ? 'is in use by another program' : `is not available: ${code}`
     throw new Fault('conflict', `address ${address} ${why}`, {
       hint: 'set another address, for example OUBLIETTE_ADDRESS=127.0.0.1:8081',
@@ -86,7 +89,7 @@ async function detach(config: Settings): Promise<void> {
     ended = true
   })
   child.unref()
-  if (await untilReady(baseUrl(config), ready_deadline_ms, () => ended)) return
+  if (await untilReady(config, ready_deadline_ms, () => ended)) return
   const reason = ended
     ? `the server exited: ${startError(file, before)}`
     : `the server is not ready after ${ready_deadline_ms / 1000} s; see "./oubliette status"`
@@ -99,7 +102,7 @@ async function runInForeground(config: Settings): Promise<void> {
   const served = serve(config).finally(() => {
     over = true
   })
-  const printed = untilReady(baseUrl(config), Number.POSITIVE_INFINITY, () => over).then((ready) => {
+  const printed = untilReady(config, Number.POSITIVE_INFINITY, () => over).then((ready) => {
     if (ready) process.stdout.write(`${banner(config)}\nPress Ctrl-C to stop the server.\n`)
   })
   await Promise.all([served, printed])
@@ -145,7 +148,9 @@ async function run(args: string[]): Promise<number> {
   if (values.user !== undefined) await runAs(values.user, config, values.detach)
   const holder = homeHolder(config.home)
   if (holder) {
-    const ready = await untilReady(baseUrl(config), ready_deadline_ms, () => !homeHolder(config.home))
+    const other = misdirected(config, { holder, state: undefined, is_ours: false })
+    if (other) throw other
+    const ready = await untilReady(config, ready_deadline_ms, () => !homeHolder(config.home))
     if (!ready)
       throw new Fault(
         'unavailable',
@@ -156,7 +161,8 @@ async function run(args: string[]): Promise<number> {
     return 0
   }
   for (const warning of config.warnings) process.stderr.write(`oubliette: warning: ${warning}\n`)
-  await assertFree(config.config.address)
+  ensureHome(config.home)
+  await assertFree(config)
   const user = await offerUser(config)
   if (user !== undefined) await runAs(user, config, values.detach)
   await setUp(config, createProgress())

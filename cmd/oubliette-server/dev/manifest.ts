@@ -40,9 +40,13 @@ function fieldsIn(schema: Json): Field[] {
 export const fieldsOf = (input: z.ZodObject): Field[] =>
   fieldsIn(z.toJSONSchema(input, { io: 'input', unrepresentable: 'any' }))
 
-/** A value of an example as a word of a shell: IDs are variables, and one object in a list is written as key=value. */
+/** Where the example of a tool has an id, a person types a name. */
+const namedProject = 'site'
+
+/** A value of an example as a word of a shell: ids are variables, and one object in a list is written as key=value. */
 function wordOf(name: string, value: unknown): string {
-  if (name.endsWith('_id')) return `$${name.toUpperCase()}`
+  if (name === 'project_id') return namedProject
+  if (name.endsWith('_id') && name !== 'workspace_id') return `$${name.toUpperCase()}`
   const text = typeof value === 'string' ? value : JSON.stringify(value)
   if (!Array.isArray(value)) return /^[\w.:-]+$/.test(text) ? text : `'${text}'`
   const pairs = value.flatMap((item) => Object.entries(item as object))

@@ -90,14 +90,24 @@ async function runVitest(filters: string[], env: NodeJS.ProcessEnv) {
 async function run(args: string[]): Promise<number> {
   const { values, positionals } = options(
     args,
-    { chaos: { type: 'boolean', default: false }, agents: { type: 'boolean', default: false } },
+    {
+      chaos: { type: 'boolean', default: false },
+      agents: { type: 'boolean', default: false },
+      clients: { type: 'boolean', default: false },
+    },
     true,
   )
-  const filters = [...positionals, ...(values.chaos ? ['chaos'] : []), ...(values.agents ? ['agents'] : [])]
+  const filters = [
+    ...positionals,
+    ...(values.chaos ? ['chaos'] : []),
+    ...(values.agents ? ['agents'] : []),
+    ...(values.clients ? ['suites/clients'] : []),
+  ]
   const env = {
     ...process.env,
     ...(values.chaos ? { OUBLIETTE_TEST_CHAOS: '1' } : {}),
     ...(values.agents ? { OUBLIETTE_TEST_AGENTS: '1' } : {}),
+    ...(values.clients ? { OUBLIETTE_TEST_CLIENTS: '1' } : {}),
   }
   let outcome: { code: number; passed: number; failed: number }
   try {
@@ -125,10 +135,11 @@ export const test: Command = {
   about: 'Set up this machine and run the tests',
   usage: '[OPTIONS] [SUITE...]',
   details: `Runs the test files whose path contains SUITE. Without SUITE and options, checks types, style and unused code, and
-runs all tests except those of --chaos and --agents.`,
+runs all tests except those of --chaos, --agents and --clients.`,
   options: [
     ['--chaos', 'Run the suites that kill servers, containers and engines'],
     ['--agents', 'Run the suites that use real agents with a scripted model'],
+    ['--clients', 'Run the suites of MCP clients, with the agents that take long to install'],
   ],
   examples: ['./oubliette test', './oubliette test session/run', './oubliette test --chaos'],
   run,

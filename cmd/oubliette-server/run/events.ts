@@ -5,7 +5,6 @@ import { Fault, messageOf } from '../../../internal/fault.ts'
 import { isFinal } from '../../../internal/protocol/session-status.ts'
 import { eventsOf, send, textOf } from '../client/http.ts'
 
-const give_up_ms = 60_000
 const retry_ms = 250
 
 export type RunEvent = { index: number; type: string; [field: string]: unknown }
@@ -21,14 +20,24 @@ export function exitCodeOf(event: RunEvent | undefined): number {
   return event.stop_reason === 'end_turn' ? 0 : 1
 }
 
+type Following = {
+  signal?: AbortSignal
+  /** How long a server may be unreachable. */
+  give_up_ms?: number
+  /** Called when the connection is lost, and when it is back. */
+  onConnection?: (connected: boolean) => void
+}
+
 async function open(
   url: URL,
   token: string,
   session_id: string,
   last: number,
+  signal: AbortSignal | undefined,
 ): Promise<AsyncIterable<string>> {
   const response = await send(url, {
     headers: { authorization: `Bearer ${token}`, 'last-event-id': String(last) },
+    ...(signal ? { signal } : {}),
   })
   if (response.statusCode === 200) return eventsOf(response)
   const text = await textOf(response)
@@ -38,19 +47,24 @@ async function open(
   throw new Fault('unavailable', `cannot read the events of session ${session_id}: ${error.message}`)
 }
 
-/** Events after `since`; without it, from the first one. */
+/** Events after `since`; without it, from the first one. Ends when the signal is aborted. */
 export async function* readEvents(
   base: string,
   token: string,
   session_id: string,
   since = -1,
+  { signal, give_up_ms = 60_000, onConnection = () => undefined }: Following = {},
 ): AsyncGenerator<RunEvent> {
   const url = new URL(`/sessions/${session_id}/events`, base)
   let last = since
   let received_ms = performance.now()
-  for (;;) {
+  let connected = true
+  while (!signal?.aborted) {
     try {
-      for await (const data of await open(url, token, session_id, last)) {
+      const events = await open(url, token, session_id, last, signal)
+      if (!connected) onConnection(true)
+      connected = true
+      for await (const data of events) {
         const event = JSON.parse(data) as RunEvent
         received_ms = performance.now()
         if (typeof event.index !== 'number') break
@@ -59,7 +73,10 @@ export async function* readEvents(
       }
       received_ms = performance.now()
     } catch (error) {
+      if (signal?.aborted) return
       if (error instanceof Fault) throw error
+      if (connected) onConnection(false)
+      connected = false
       if (performance.now() - received_ms > give_up_ms)
         throw new Fault(
           'unavailable',
@@ -69,6 +86,6 @@ export async function* readEvents(
           },
         )
     }
-    await sleep(retry_ms)
+    await sleep(retry_ms, undefined, signal ? { signal } : {}).catch(() => undefined)
   }
 }

@@ -1,6 +1,6 @@
 // `./oubliette ps`: the sessions that have not ended, of all projects.
 import { isFinal } from '../../../internal/protocol/session-status.ts'
-import { endpoint, listProjects } from '../client/call.ts'
+import { endpoint } from '../client/call.ts'
 import { type Command, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
 import { parseArguments } from '../tool-command/arguments.ts'
@@ -14,7 +14,7 @@ const list: List = {
   ...lists['session list']!,
   columns: [
     { title: 'SESSION', path: 'session_id', as: 'id' },
-    { title: 'PROJECT', path: 'project', flexible: true },
+    { title: 'PROJECT', path: 'project_name', flexible: true },
     { title: 'DROID', path: 'droid' },
     { title: 'STATUS', path: 'status', as: 'status' },
     { title: 'AGE', path: 'created_at', as: 'age' },
@@ -25,6 +25,10 @@ const list: List = {
   ],
 }
 
+/** A session that is `preparing` has a step instead. */
+const reasonOf = ({ reason, step, percent }: Record<string, unknown>) =>
+  reason ?? (typeof percent === 'number' ? `${step} (${percent}%)` : (step ?? null))
+
 async function run(words: string[]): Promise<number> {
   const { format, quiet, all } = parseArguments(words, { fields: [], positional: [] })
   if (all)
@@ -33,15 +37,11 @@ async function run(words: string[]): Promise<number> {
   const where = endpoint(config, baseUrl(config))
   const status = readManifest().session!.actions.list!.fields.find(({ name }) => name === 'status')!
   const live = status.choices.filter((choice) => !isFinal(choice))
-  const [projects, ...found] = await Promise.all([
-    listProjects(where),
-    ...live.map((choice) => listSessions(where, { status: choice })),
-  ])
-  const names = new Map(projects.map(({ project_id, name }) => [project_id, name]))
+  const found = await Promise.all(live.map((choice) => listSessions(where, { status: choice })))
   // A session that changes its status meanwhile can be in two of the lists.
   const sessions = [...new Map(found.flat().map((session) => [session.session_id, session])).values()]
-  const named = sessions.map((session) => ({ ...session, project: names.get(session.project_id) }))
-  const { result } = newest({ sessions: named }, list, Number.POSITIVE_INFINITY)
+  const shown = sessions.map((session) => ({ ...session, reason: reasonOf(session) }))
+  const { result } = newest({ sessions: shown }, list, Number.POSITIVE_INFINITY)
   process.stdout.write(show(result, list, { format, quiet }).stdout)
   return 0
 }

@@ -14,7 +14,7 @@ export async function engineOf(settings: Settings, instance: string): Promise<Ru
     network_pool: settings.config.network_pool,
     allowed_networks: settings.config.allowed_networks,
     dns_servers: settings.config.dns_servers,
-    images_dir: join(checkout, 'images'),
+    images_dir: settings.config.images_dir ?? join(checkout, 'images'),
     log: createLog({ level: 'warn' }),
   })
 }

@@ -26,7 +26,7 @@ async function ensureImages(runtime: Runtime, wanted: Set<string>, progress: Pro
       })
     if (image.built) continue
     progress.step(`building the image of container type "${type}" (first run, one to two minutes)…`)
-    await runtime.build(type, { progress: (line) => progress.detail(line) })
+    await runtime.build(type, { progress: ({ line }) => progress.detail(line) })
     progress.end()
   }
 }

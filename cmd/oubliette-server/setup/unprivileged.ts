@@ -1,9 +1,10 @@
 // `up --user NAME`: sets up the machine as root, then drops to an unprivileged user and restarts the command. As root, it
 // changes only the owner of the home, and only while the home is new: root must not follow paths that a user can write.
 import { execFileSync } from 'node:child_process'
-import { accessSync, constants, lchownSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { accessSync, constants, lchownSync, lstatSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Fault, messageOf } from '../../../internal/fault.ts'
+import { makeDirectory } from '../../../internal/make-directory.ts'
 import { checkout } from '../command.ts'
 
 export type Account = { name: string; uid: number; gid: number; home: string; groups: number[] }
@@ -42,8 +43,8 @@ export function isNew(home: string): boolean {
 export function giveHome(home: string, { name, uid, gid }: Account): void {
   if (isNew(home)) {
     // Parent directories keep the default mode, so that the user can traverse them.
-    mkdirSync(dirname(home), { recursive: true })
-    mkdirSync(home, { recursive: true, mode: 0o700 })
+    makeDirectory(dirname(home))
+    makeDirectory(home, 0o700)
     // Does not follow a link that was created in the meantime.
     lchownSync(home, uid, gid)
     return

@@ -63,7 +63,7 @@ test('items of a list of objects are JSON or key=value pairs', () => {
   ])
   expect(parse(...required, '--targets', '{"id":"a"}').targets).toEqual([{ id: 'a' }])
   expect(parse(...required, '--targets', '[{"id":"a"}]').targets).toEqual([{ id: 'a' }])
-  expect(() => parse(...required, '--targets', 'a')).toThrow(/JSON or key=value/)
+  expect(parse(...required, '--targets', 'a', '--targets', 'b').targets).toEqual([{ id: 'a' }, { id: 'b' }])
 })
 
 test('objects are JSON or key=value, with numbers where the schema has numbers', () => {

@@ -1,6 +1,7 @@
 // Parses the words after `./oubliette TOOL ACTION` into the arguments of a tool call. Words without a flag fill the positional
 // fields in their order, then the optional text fields. All words after `--` fill the next field.
-import { nearest, Usage } from '../command.ts'
+import { nearest } from '../../../internal/lib/nearest.ts'
+import { Usage } from '../command.ts'
 import { type Field, flagOf, parseValue } from './fields.ts'
 import { type Format, formats } from './output/show.ts'
 
@@ -44,7 +45,7 @@ function lookUp(flag: string, fields: readonly Field[]): Field {
   const field = named(fields, flag.slice(2))
   if (field) return field
   const flags = fields.map(flagOf)
-  const near = nearest(flag, flags)
+  const [near] = nearest(flag, flags)
   throw new Usage(
     `unknown option ${flag}`,
     near ? `did you mean ${near}?` : `options: ${flags.join(', ')}, -o, -q`,

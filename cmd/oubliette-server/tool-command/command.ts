@@ -1,13 +1,14 @@
 // Every tool as a command, built from the manifest: `./oubliette project list --json`. The first word after a tool
 // with several actions is the action.
 
+import { nearest } from '../../../internal/lib/nearest.ts'
 import { callTool, endpoint } from '../client/call.ts'
-import { type Command, columns, firstSentence, helpText, nearest, place, Usage } from '../command.ts'
+import { type Command, columns, firstSentence, helpText, place, Usage } from '../command.ts'
 import { baseUrl } from '../daemon/daemon.ts'
-import { createProgress } from '../setup/progress.ts'
 import { type Parsed, parseArguments } from './arguments.ts'
 import { allPages, newest, shown_rows } from './fetch.ts'
 import { type Field, flagOf } from './fields.ts'
+import { createLiveLine } from './live-line.ts'
 import { type ActionEntry, calledAs, kebab, type ToolEntry } from './manifest.ts'
 import { type List, lists } from './output/lists.ts'
 import { formats, show } from './output/show.ts'
@@ -17,10 +18,16 @@ import { readFile, withInput } from './streams.ts'
 type Args = Record<string, unknown>
 type Row = Record<string, unknown>
 
+/** Choices that fit beside their flag; longer lists are part of the description. */
+const short_choices = 30
+
 function optionOf(field: Field): [string, string] {
-  const takes = field.choices.length > 0 ? field.choices.join('|') : field.kinds.join('|')
+  const choices = field.choices.join('|')
+  const isLong = choices.length > short_choices
+  const takes = isLong ? 'VALUE' : choices || field.kinds.join('|')
   const flag = takes === 'boolean' ? flagOf(field) : `${flagOf(field)} ${takes}`
-  return [flag, `${field.required ? '(required) ' : ''}${field.description}`]
+  const values = isLong ? ` Values: ${field.choices.join(', ')}.` : ''
+  return [flag, `${field.required ? '(required) ' : ''}${field.description}${values}`]
 }
 
 const listOf = (tool: ToolEntry, name: string): List | undefined => lists[`${tool.name} ${name}`]
@@ -31,10 +38,16 @@ function actionCommand(tool: ToolEntry, name: string): Omit<Command, 'run'> {
   const paged: [string, string][] = isPaged(action)
     ? [['--all', `Show all rows (default: the newest ${shown_rows}, or --limit)`]]
     : []
+  const details = [
+    listOf(tool, name)?.newest && isPaged(action)
+      ? 'A table shows the newest row first; JSON and YAML keep the order of the server.'
+      : '',
+    action.positional.length > 0 ? 'Arguments can also be given as options.' : '',
+  ].filter(Boolean)
   return {
-    about: action.about,
+    about: action.about.replace(/, (?:oldest|newest) first\b/, ''),
     usage: ['[OPTIONS]', ...action.positional.map((name) => name.toUpperCase())].join(' '),
-    ...(action.positional.length > 0 ? { details: 'Arguments can also be given as options.' } : {}),
+    ...(details.length > 0 ? { details: details.join(' ') } : {}),
     options: [
       ...action.fields.map(optionOf),
       ...paged,
@@ -75,31 +88,32 @@ async function runAction(
   const config = place()
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
-  const progress = createProgress()
+  // Scripts read the formats for programs: nothing else is written then.
+  const live = parsed.quiet || !['table', 'wide'].includes(parsed.format) ? undefined : createLiveLine()
   const where = endpoint(config, baseUrl(config))
   const call = (args: Args) =>
     callTool(
       where,
       tool.name,
       { ...(tool.unified ? { action: name } : {}), ...args },
-      { signal: stop.signal, progress: (message) => progress.detail(message) },
+      { signal: stop.signal, ...(live ? { progress: live.report } : {}) },
     )
   try {
     parsed.args = await resolveSessions(where, withInput(called, parsed.args, action.fields))
     if (called === 'workspace read-file' && parsed.format === 'table' && !parsed.quiet) {
       const file = await readFile(call, parsed.args)
-      progress.end()
+      live?.end()
       process.stdout.write(file)
       return 0
     }
     const result = list && isPaged(action) ? await fetchList(call, parsed, list) : await call(parsed.args)
-    progress.end()
+    live?.end()
     const shown = show(result, list, { format: parsed.format, quiet: parsed.quiet })
     process.stderr.write(shown.stderr)
     process.stdout.write(shown.stdout)
     return shown.code
   } catch (error) {
-    progress.end()
+    live?.end()
     if (stop.signal.aborted) return 130
     throw error
   }
@@ -125,7 +139,7 @@ export function toolCommand(tool: ToolEntry): Command {
       if (word === undefined) throw new Usage(`missing ACTION of ${called}`, hint)
       const name = word.replaceAll('-', '_')
       if (Object.hasOwn(tool.actions, name)) return runAction(tool, name, tool.actions[name]!, rest)
-      const near = nearest(name, Object.keys(tool.actions))
+      const [near] = nearest(name, Object.keys(tool.actions))
       throw new Usage(`unknown action "${word}" of ${called}`, near ? `did you mean "${kebab(near)}"?` : hint)
     },
   }

@@ -34,10 +34,12 @@ function jsonOrText(text: string): unknown {
   }
 }
 
-/** An item of a list of objects: JSON, or `key=value,key=value`. */
+/** An item of a list of objects: JSON, `key=value,key=value`, or the value of the first key alone. */
 function parseItem(field: Field, text: string): unknown {
   const one: Field = { ...field, kinds: ['object'] }
   if (text.startsWith('{')) return parseValue(one, text, undefined)
+  const [first] = field.inner
+  if (first && !text.includes('=')) return { [first.name]: text }
   return text.split(',').reduce<unknown>((item, pair) => parseValue(one, pair, item), undefined)
 }
 

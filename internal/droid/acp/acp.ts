@@ -15,6 +15,7 @@ import type { Autonomy } from '../../protocol/messages.ts'
 import { decide, optionFor, type PermissionOption } from '../autonomy.ts'
 import type { Droid, DroidTurn, Gone, PermissionOutcome, Sink, TurnEnd } from '../droid.ts'
 import { outOfMemory } from '../process/out-of-memory.ts'
+import { normalizedUsage } from '../usage.ts'
 import { openAgent } from './session.ts'
 import { acpStream } from './stream.ts'
 import { createUpdates } from './updates.ts'
@@ -225,9 +226,12 @@ export function startAcp(options: AcpOptions): Droid {
     const final_text = updates.endTurn()
     if ('error' in outcome)
       return { stop_reason: cancelled ? 'cancelled' : 'error', final_text, error: outcome.error }
-    const usage = outcome.answer.usage ?? outcome.answer._meta?.usage
-    if (usage) sink.emit({ type: 'usage', turn_id: turn.turn_id, ...(usage as object) })
-    return { stop_reason: outcome.answer.stopReason, final_text, ...(usage ? { usage } : {}) }
+    const reported = outcome.answer.usage ?? outcome.answer._meta?.usage
+    if (typeof reported !== 'object' || reported === null)
+      return { stop_reason: outcome.answer.stopReason, final_text }
+    const usage = normalizedUsage(reported)
+    sink.emit({ ...usage, type: 'usage', turn_id: turn.turn_id })
+    return { stop_reason: outcome.answer.stopReason, final_text, usage }
   }
 
   async function stop(grace_ms: number): Promise<void> {

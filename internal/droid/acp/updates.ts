@@ -2,6 +2,7 @@
 // kind of update follows; unknown kinds are passed on unchanged.
 import { createCoalescer } from '../coalesce.ts'
 import type { DroidEvent } from '../droid.ts'
+import { normalizedUsage } from '../usage.ts'
 
 type Update = { sessionUpdate: string; [field: string]: unknown }
 
@@ -39,7 +40,7 @@ export function eventOf(update: Update): DroidEvent {
     case 'plan':
       return { type: 'plan', ...rest }
     case 'usage_update':
-      return { type: 'usage', ...rest }
+      return { ...normalizedUsage(rest), type: 'usage' }
     default:
       return { type: 'update', update }
   }

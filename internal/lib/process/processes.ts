@@ -87,16 +87,17 @@ export function signalProcesses(mark: string, pgid: number | undefined, signal: 
   signalAll(found, 'SIGCONT')
 }
 
-/** Sends SIGTERM, waits for the grace period, then sends SIGKILL until nothing is left: a fork may race with the scan. */
+/** Sends a signal, waits for the grace period, then sends SIGKILL until nothing is left: a fork may race with the scan. */
 export async function endProcesses(
   mark: string,
   pgid: number | undefined,
   grace_ms: number,
+  first_signal: NodeJS.Signals = 'SIGTERM',
 ): Promise<boolean> {
   const first = belonging(mark, pgid)
   if (first.length === 0) return true
   if (grace_ms > 0) {
-    signalAll(first, 'SIGTERM')
+    signalAll(first, first_signal)
     // A stopped process does not handle signals.
     signalAll(first, 'SIGCONT')
     if (await untilGone(mark, pgid, Date.now() + grace_ms)) return true

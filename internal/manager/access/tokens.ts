@@ -22,13 +22,21 @@ import {
   type TokenRow,
   tokenByHash,
 } from '../../store/rows/tokens.ts'
+import type { ProjectNames } from '../project/names.ts'
 
 const channel = 'oubliette_tokens'
 
-const shown = (row: TokenRow) => ({
+/** The project of its scope; none for a scope of all projects. */
+const projectOf = ({ scope }: TokenRow): string[] => {
+  const parsed = parseScope(scope)
+  return parsed.kind === 'project' ? [parsed.project_id] : []
+}
+
+const shown = (row: TokenRow, nameOf: (project_id: string) => string) => ({
   token_id: row.id,
   name: row.name,
   scope: row.scope,
+  project_name: projectOf(row).map(nameOf)[0] ?? null,
   created_at: row.created_at,
   created_by: row.created_by,
   expires_at: row.expires_at,
@@ -51,12 +59,18 @@ async function holdParents(trx: Db, { session_id, token_id }: Caller): Promise<v
 type Deps = {
   store: Store
   requireProject: (project_id: string) => Promise<unknown>
+  projectNames: Pick<ProjectNames, 'of'>
   /** Clears the cached tokens and session keys of this server. */
   forget: () => void
 }
 
-export function createTokens({ store, requireProject, forget }: Deps) {
+export function createTokens({ store, requireProject, projectNames, forget }: Deps) {
   const { db } = store
+
+  async function described(rows: TokenRow[]) {
+    const nameOf = await projectNames.of(rows.flatMap(projectOf))
+    return rows.map((row) => shown(row, nameOf))
+  }
 
   async function create(caller: Caller, wanted: { name: string; scope: string; expires_in_hours?: number }) {
     const scope = parseScope(wanted.scope)
@@ -88,12 +102,12 @@ export function createTokens({ store, requireProject, forget }: Deps) {
       await holdParents(trx, caller)
       await insertToken(trx, row)
     })
-    return { ...shown(row), token: secret }
+    return { ...(await described([row]))[0]!, token: secret }
   }
 
   async function list(page: PageRequest) {
     const { items, next_cursor } = await listTokens(db, page)
-    return { tokens: items.map(shown), next_cursor }
+    return { tokens: await described(items), next_cursor }
   }
 
   async function revoke(token_id: string) {
@@ -101,7 +115,7 @@ export function createTokens({ store, requireProject, forget }: Deps) {
     if (!row) throw unknown('token', token_id)
     // Before the response: the next request must find it revoked. The database notifies other servers.
     forget()
-    return shown(row)
+    return (await described([row]))[0]!
   }
 
   return { create, list, revoke }

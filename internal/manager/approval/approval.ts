@@ -44,6 +44,7 @@ type Joined = { call_id: string; key?: never } | { call_id?: never; key: string 
 export type ToolQuestion = From & {
   kind: 'tool'
   session_id: string
+  tool: string
   arguments: Record<string, unknown>
   call_id: string
   /** From the policy (`decidedAt`): an ancestor of the session with this autonomy may allow it; null: no session may. */

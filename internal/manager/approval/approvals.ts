@@ -14,6 +14,7 @@ import type { PageRequest } from '../../store/rows/page.ts'
 import { insertCommand } from '../../store/rows/session/commands.ts'
 import { actsNoMore, type LockedSession } from '../../store/rows/session/sessions.ts'
 import type { SchemaCheck } from '../caller/tools.ts'
+import type { ProjectNames } from '../project/names.ts'
 import { type SessionChanging, status, type Write } from '../session/change.ts'
 import type { RequestDispatch } from '../session/dispatch.ts'
 import { statusWith } from '../session/state.ts'
@@ -31,6 +32,7 @@ type Deps = {
   change: SessionChanging
   schema: SchemaCheck
   requestDispatch: RequestDispatch
+  projectNames: Pick<ProjectNames, 'of'>
 }
 type Effect = (trx: Db, approval: DecidedApproval) => Promise<void>
 
@@ -51,7 +53,7 @@ function decisionOf(row: ApprovalRow): Decision {
 export type ApprovalInbox = Approvals & ReturnType<typeof inbox>
 export const createApprovals = (deps: Deps): ApprovalInbox => inbox(deps)
 
-function inbox({ store, log, change, schema, requestDispatch, config: { approvals: limits } }: Deps) {
+function inbox({ store, log, change, schema, config: { approvals: limits }, ...deps }: Deps) {
   const { db } = store
   const effects = new Map<string, Effect>()
   // One at a time per project: otherwise a container that asks and cancels in a loop fills the queue of the log lock.
@@ -70,6 +72,12 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
     if (!row) throw unknown('approval', id)
     return row
   }
+
+  async function described(found: ApprovalRow[]) {
+    const nameOf = await deps.projectNames.of(found.flatMap(({ project_id }) => project_id ?? []))
+    return found.map((row) => shown(row, row.project_id === null ? null : nameOf(row.project_id)))
+  }
+  const describe = async (row: ApprovalRow) => (await described([row]))[0]!
 
   /** Writes the events of a session together with the status that its open questions give it. */
   async function writeWithStatus(
@@ -113,7 +121,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
           })
     if (!done) return undefined
     waiting.tell(done)
-    if (kind === 'permission' && done.project_id) requestDispatch(done.project_id)
+    if (kind === 'permission' && done.project_id) deps.requestDispatch(done.project_id)
     return done
   }
 
@@ -132,17 +140,13 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
       throw full(project_id === null ? 'the server' : 'the project', limits.open_per_project)
   }
 
-  /** An earlier question that this one repeats: the same call or key, or one about the same call that nothing waits for. */
-  async function earlier(question: Question): Promise<ApprovalRow | undefined> {
-    const same = await rows.sameQuestion(db, identityOf(question))
-    if (same || question.kind !== 'tool') return same
-    const unused = await rows.unusedQuestions(db, receiptOf(question), limits.open_per_session + 1)
+  /** An earlier question about the same call that nothing waits for. */
+  async function abandoned(receipt: rows.ReceiptBinding): Promise<ApprovalRow | undefined> {
+    const unused = await rows.unusedQuestions(db, receipt, limits.open_per_session + 1)
     return unused.find(({ id }) => !waiting.isWaiting(id))
   }
 
-  async function insert(question: Question): Promise<ApprovalRow | undefined> {
-    const made = rowOf(question, limits.expire_hours * 3600)
-    await requireRoom(db, question)
+  async function insert(question: Question, made: rows.NewApproval): Promise<ApprovalRow | undefined> {
     if (question.session_id === null) return await rows.insertQuestion(db, made)
     return await change(question.session_id, async (trx, session, write) => {
       if (actsNoMore(session)) throw new Fault('conflict', `session ${session.id} is over`)
@@ -157,8 +161,17 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
   async function place(question: Question): Promise<ApprovalRow> {
     const wanted = question.kind === 'elicitation' ? requestedSchema(question.request) : undefined
     if (wanted) await schema.declare(tenantOf(question), wanted)
+    const same = () => rows.sameQuestion(db, identityOf(question))
     return await serial(tenantOf(question), async () => {
-      const row = (await earlier(question)) ?? (await insert(question)) ?? (await earlier(question))
+      const repeated = await same()
+      if (repeated) return repeated
+      // Before the arguments are hashed, which costs as much as they are large.
+      await requireRoom(db, question)
+      const receipt = question.kind === 'tool' ? receiptOf(question) : undefined
+      const left = receipt && (await abandoned(receipt))
+      if (left) return left
+      const made = rowOf(question, receipt?.arguments_hash ?? null, limits.expire_hours * 3600)
+      const row = (await insert(question, made)) ?? (await same())
       if (!row)
         throw new Fault('conflict', 'the question was closed while it was asked', { hint: 'try again' })
       return row
@@ -167,7 +180,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
 
   const receiptOf = (
     of: Pick<ToolQuestion, 'session_id' | 'server_id' | 'arguments'> & { tool: string | null },
-  ) => ({
+  ): rows.ReceiptBinding => ({
     session_id: of.session_id,
     server_id: of.server_id,
     tool: of.tool ?? '',
@@ -176,7 +189,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
 
   /** A denial counts before a permission; what an admin wants asked is allowed only by what an admin allowed. */
   async function remembered(question: ToolQuestion): Promise<Decision | undefined> {
-    const found = await rows.rememberedDecisions(db, { ...question, tool: question.tool ?? '' })
+    const found = await rows.rememberedDecisions(db, { ...question, tool: question.tool })
     const denied = found.find((row) => row.status === 'denied')
     if (denied)
       return {
@@ -213,7 +226,7 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
         ? {}
         : { scope: answer.scope ?? 'once', content: answer.content ?? null }),
     })
-    if (done) return shown(done)
+    if (done) return await describe(done)
     const now = await require(id)
     if (now.status === 'open') await expire(now)
     throw new Fault('conflict', `approval ${id} is already ${now.status === 'open' ? 'expired' : now.status}`)
@@ -254,17 +267,17 @@ function inbox({ store, log, change, schema, requestDispatch, config: { approval
       const asked = await require(id)
       requireMayRevoke(caller, asked)
       const done = await rows.revokeRemembered(db, { id }, caller.id)
-      if (done) return shown(done)
+      if (done) return await describe(done)
       throw new Fault('conflict', `approval ${id} is not a remembered decision`, {
         hint: 'approval list with scope returns those that can be revoked',
       })
     },
-    get: async (id: string) => shown(await require(id)),
+    get: async (id: string) => await describe(await require(id)),
     /** Null: of no project, undefined: unknown. */
     projectOf: async (id: string) => (await rows.approvalById(db, id))?.project_id,
     async list(filter: rows.ApprovalFilter & PageRequest) {
       const { items, next_cursor } = await rows.listApprovals(db, filter)
-      return { approvals: items.map(shown), next_cursor }
+      return { approvals: await described(items), next_cursor }
     },
     /** By session: the ids that it waits for. */
     openOf: (session_ids: string[]) => rows.openQuestions(db, session_ids),

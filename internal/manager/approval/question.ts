@@ -2,7 +2,6 @@
 // the hash is of the whole arguments.
 import { Fault } from '../../fault.ts'
 import { newApprovalId } from '../../ids.ts'
-import { hashOf } from '../../lib/canonical-json.ts'
 import type { ApprovalRow, NewApproval, QuestionIdentity } from '../../store/rows/approvals.ts'
 import type { NewEvent } from '../../store/rows/session/events.ts'
 import type { ConsentQuestion, DefinitionQuestion, ElicitationQuestion, Question } from './approval.ts'
@@ -80,7 +79,11 @@ export const shownTool = (tool: string | null): string | null => (tool === null 
 export const titleOf = ({ server, tool }: Pick<ApprovalRow, 'server' | 'tool'>): string =>
   [server, shownTool(tool)].filter((part) => part !== null).join(': ')
 
-export function rowOf(question: Question, default_seconds: number): NewApproval {
+export function rowOf(
+  question: Question,
+  arguments_hash: string | null,
+  default_seconds: number,
+): NewApproval {
   const id = newApprovalId()
   const now = Date.now()
   const seconds = Math.min(question.expires_in_seconds ?? default_seconds, default_seconds)
@@ -99,7 +102,7 @@ export function rowOf(question: Question, default_seconds: number): NewApproval 
     server_id,
     tool,
     arguments: isTool ? JSON.stringify(displayedObject(question.arguments)) : null,
-    arguments_hash: isTool ? hashOf(question.arguments) : null,
+    arguments_hash,
     detail: JSON.stringify(detailOf(question)),
     status: 'open',
     reason: null,

@@ -3,11 +3,12 @@ import type { ApprovalRow } from '../../store/rows/approvals.ts'
 import { displayedObject } from './displayed.ts'
 import { shownTool } from './question.ts'
 
-export const shown = (row: ApprovalRow) => ({
+export const shown = (row: ApprovalRow, project_name: string | null) => ({
   approval_id: row.id,
   kind: row.kind,
   session_id: row.session_id,
   project_id: row.project_id,
+  project_name,
   request_id: row.request_id,
   tool_call: row.tool_call,
   options: row.options,

@@ -12,6 +12,7 @@ import { createEventLog } from '../events/event-log.ts'
 import type { Committed } from '../events/log-writer.ts'
 import type { Poison } from '../events/poison.ts'
 import { createWake } from '../events/wake.ts'
+import { createProjectNames } from '../project/names.ts'
 import { createSessionChange } from '../session/change.ts'
 import { createDispatchRequests } from '../session/dispatch.ts'
 import { createIdentities } from '../session/identity.ts'
@@ -61,6 +62,7 @@ export function createFoundation(deps: FoundationDeps) {
     log,
     layout,
     owner,
+    projectNames: createProjectNames(store.db),
     trash,
     directories: createDirectories({ layout, owner, trash, log }),
     /** One operation at a time on a project and its container. */

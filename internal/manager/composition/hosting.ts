@@ -11,6 +11,9 @@ import { createDetached } from '../exec/detached.ts'
 import { createReadOutput } from '../exec/output.ts'
 import type { ExecRecords } from '../exec/records.ts'
 import type { SessionEnds } from '../session/ends.ts'
+import { createSessionSteps } from '../session/preparing.ts'
+import { createTerminals } from '../terminal/terminals.ts'
+import { createArchives } from '../workspace/archives.ts'
 import { createClone } from '../workspace/clone.ts'
 import { createPreparation } from '../workspace/preparation.ts'
 import { createWorkspaces } from '../workspace/workspaces.ts'
@@ -26,13 +29,14 @@ type Deps = {
 }
 
 export function createHosting({ base, client, uplink, ends, execRecords, pause }: Deps) {
-  const { relay, supervisorOf, listen, git } = uplink
+  const { relay, supervisorOf, listen, git, byteStreams } = uplink
   const space = createFreeSpace(base)
   const preparation = createPreparation({ ...base, supervisorOf, clone: createClone({ supervisorOf, git }) })
   const containerEnds = createContainerEnds(base)
   const containers = createContainers({
     ...base,
     client: client,
+    sessionSteps: createSessionSteps(base),
     prepare: preparation.prepare,
     unprepared: preparation.unprepared,
     listen,
@@ -56,6 +60,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     },
   })
   const workspaces = createWorkspaces({ ...base, disk })
+  const archives = createArchives({ ...base, workspaces, disk })
   const attached = createAttached({ ...base, git, supervisor: relay.supervisor, supervisorOf, containers })
   const execs = createDetached({
     ...base,
@@ -66,6 +71,7 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     git,
     readOutput: createReadOutput(base),
   })
+  const terminals = createTerminals({ ...base, git, byteStreams, attached, workspaces })
 
   return {
     requireFree: space.requireFree,
@@ -74,8 +80,10 @@ export function createHosting({ base, client, uplink, ends, execRecords, pause }
     containers,
     disk,
     workspaces,
+    archives,
     attached,
     execs,
+    terminals,
   }
 }
 export type Hosting = ReturnType<typeof createHosting>

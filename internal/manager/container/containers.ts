@@ -7,7 +7,8 @@ import { isProxied } from '../../git/remote.ts'
 import { defaultWorkspace } from '../../ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import type { Log } from '../../log.ts'
-import type { ContainerSpec, ContainerState, Runtime } from '../../runtime/runtime.ts'
+import { percentOf } from '../../runtime/image/steps.ts'
+import type { BuildProgress, ContainerSpec, ContainerState, Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
 import { type ProjectWithContainer, saveContainer } from '../../store/rows/projects.ts'
 import { recentWorkspaces } from '../../store/rows/workspaces.ts'
@@ -18,9 +19,8 @@ import { type Directories, type Repaired, type Tampered, tamperedFault } from '.
 import { containerPaths, type Layout } from '../workspace/layout.ts'
 import type { ContainerEnds } from './ends.ts'
 import { type Pause, pausedFault } from './pause.ts'
+import { Abandoned, createStarts, type Progress, type SessionSteps, startingContainer } from './starts.ts'
 import { groupsOf } from './user.ts'
-
-export type Progress = (message: string) => void
 
 /** The main process of every container, and the directory that is mounted for it. */
 export type ClientInContainer = { command: string[]; directory: string | undefined; path: string }
@@ -37,6 +37,8 @@ export type ContainersDeps = {
   log: Log
   /** Projects whose remote is not cloned yet. */
   preparing: ReadonlySet<string>
+  /** Hears of the steps of every start. */
+  sessionSteps: SessionSteps
   /** Runs after a container was started, before the start is answered. */
   prepare: (project: ProjectWithContainer, progress: Progress, signal: AbortSignal) => Promise<void>
   /** The start failed before `prepare` was done. */
@@ -51,29 +53,33 @@ export type ContainersDeps = {
   requireFree: () => void
 }
 
-// No signal of a caller: a start may be shared, and a caller that disconnects must not abort it for the others.
 type StartOptions = {
   recreate?: boolean
   /** A caller requested the start itself: resets the count of failures. A start for a session or command does not. */
   reset_failures?: boolean
   progress?: Progress
+  /**
+   * Ends the wait of this caller. A start may be shared, so it goes on; only the build of an image is cancelled when nothing
+   * else waits for it. Calls of clients pass none: a client that gives up and asks again would start the build anew each time.
+   */
+  signal?: AbortSignal
 }
 
 /** Workspaces other than the default one that are not directories do not prevent the start. */
 export type Started = ContainerState & { tampered: Tampered[]; repaired: Repaired[] }
+
+/** `abandoned`: all its callers have left. Later ones do not share it, and it does nothing if its turn has not come yet. */
+type Start = { done: Promise<Started>; abandoned: boolean }
 
 /** Workspaces that a start checks; others are checked when they are used. */
 const mostWorkspaces = 1000
 
 export function createContainers(deps: ContainersDeps) {
   const { store, runtime, config, layout, directories } = deps
-  const starting = new Map<string, Promise<Started>>()
+  const starts = createStarts(deps.sessionSteps)
+  const starting = new Map<string, Start>()
 
-  async function imageOf(
-    project: ProjectWithContainer,
-    { progress }: StartOptions,
-    signal: AbortSignal,
-  ): Promise<string> {
+  async function imageOf(project: ProjectWithContainer, signal: AbortSignal): Promise<string> {
     const wanted = project.image ?? project.container_type
     const found = await runtime.resolveImage(wanted)
     if (found) return found
@@ -81,8 +87,12 @@ export function createContainers(deps: ContainersDeps) {
       throw new Fault('not_found', `the engine has no image "${project.image}"`, {
         hint: 'pull or build it, or set another image with project update',
       })
-    progress?.(`building the image of container type ${wanted}`)
-    const { reference } = await runtime.build(wanted, { progress, signal })
+    const progress: BuildProgress = (report) =>
+      starts.report(project.id, { step: report.step, percent: percentOf(report) })
+    starts.report(project.id, { step: `building image ${wanted}`, percent: 0 })
+    const { reference } = await starts.build(project.id, signal, (either) =>
+      runtime.build(wanted, { progress, signal: either }),
+    )
     return reference
   }
 
@@ -150,14 +160,17 @@ export function createContainers(deps: ContainersDeps) {
       wanted: 'running',
       ...(options.reset_failures ? { failures: 0 } : {}),
     })
+    starts.begin(project_id)
     try {
-      const spec = specOf(project, await imageOf(project, options, signal))
+      const spec = specOf(project, await imageOf(project, signal))
       await mkdir(layout.socketDir(project_id), { recursive: true })
       await chmod(layout.socketDir(project_id), 0o755)
       if (project.image !== null) await writeFile(layout.groups(project_id), groupsOf(deps.owner))
       await deps.listen(project_id)
       const existing = await runtime.inspect(project_id)
       const stale = existing && existing.status !== 'running' && existing.spec_hash !== runtime.specHash(spec)
+      if (options.recreate || existing?.status !== 'running')
+        starts.report(project_id, { step: startingContainer })
       if (existing && (options.recreate || stale)) await runtime.remove(project_id)
       // Now no process runs in it that could tamper again.
       const repaired = options.recreate ? await directories.repair(project_id, ids) : []
@@ -172,15 +185,26 @@ export function createContainers(deps: ContainersDeps) {
         memory_mb: state.memory_mb,
       })
       await deps.paused.observe(project_id, false)
-      await deps.prepare(project, options.progress ?? (() => undefined), signal)
+      await deps.prepare(project, (step) => starts.report(project_id, step), signal)
       signal.throwIfAborted()
       return { ...state, tampered, repaired }
     } catch (error) {
+      if (starts.isClosed()) throw error
+      if (error instanceof Abandoned) {
+        await saveContainer(store.db, project_id, {
+          wanted: 'stopped',
+          status: before ? 'stopped' : 'absent',
+          reason: null,
+        })
+        throw error
+      }
       await saveContainer(store.db, project_id, { status: 'failed', reason: messageOf(error) })
       // What is unavailable may be back soon: the reconciler tries again.
       if (!(error instanceof Fault && error.kind === 'unavailable'))
         await deps.unprepared(project_id, messageOf(error))
       throw error
+    } finally {
+      await starts.end(project_id)
     }
   }
 
@@ -192,28 +216,38 @@ export function createContainers(deps: ContainersDeps) {
 
   async function start(project_id: string, options: StartOptions = {}): Promise<Started> {
     if (options.reset_failures) await saveContainer(store.db, project_id, { failures: 0 })
-    return await share(project_id, options)
+    const shared = share(project_id, options)
+    return await starts.wait(project_id, shared.done, {
+      signal: options.signal,
+      progress: options.progress,
+      abandoned: () => {
+        shared.abandoned = true
+        if (starting.get(project_id) === shared) starting.delete(project_id)
+      },
+    })
   }
 
   /** Concurrent callers share one start. A `recreate` never shares a plain start. */
-  function share(project_id: string, options: StartOptions): Promise<Started> {
+  function share(project_id: string, options: StartOptions): Start {
     const running = starting.get(project_id)
     if (running && !options.recreate) return running
-    const mine = deps.serial(project_id, async (signal) => {
+    const done = deps.serial(project_id, async (signal) => {
+      if (mine.abandoned) throw new Abandoned()
       await requireDisk(project_id)
       return await bringUp(project_id, options, signal)
     })
+    const mine: Start = { done, abandoned: false }
     starting.set(project_id, mine)
     const over = () => {
       if (starting.get(project_id) === mine) starting.delete(project_id)
     }
-    mine.then(over, over)
+    done.then(over, over)
     return mine
   }
 
   async function stop(project_id: string, grace_seconds: number): Promise<void> {
-    // A clone may take minutes: stop interrupts it.
-    if (deps.preparing.has(project_id))
+    // A clone or a build may take minutes: stop interrupts it.
+    if (deps.preparing.has(project_id) || starts.isBuilding(project_id))
       deps.serial.interrupt(project_id, new Fault('conflict', 'the container is being stopped'))
     await deps.serial(project_id, async () => {
       const { container_status } = await requireProject(store.db, project_id)
@@ -241,12 +275,23 @@ export function createContainers(deps: ContainersDeps) {
         hint: `types are ${types.join(', ')}`,
       })
     const started = performance.now()
-    const { reference, size_bytes, created_at } = await runtime.build(container_type, options)
+    const { reference, size_bytes, created_at, rebuilt } = await runtime.build(container_type, options)
     const duration_ms = Math.round(performance.now() - started)
-    return { container_type, reference, size_bytes, created_at, duration_ms }
+    return { container_type, reference, size_bytes, created_at, duration_ms, rebuilt }
   }
 
   const inspect = (project_id: string) => runtime.inspect(project_id)
-  return { start, bringUp, stop, specOf, logs, rebuildImage, inspect }
+  return {
+    start,
+    bringUp,
+    isStarting: starts.isRunning,
+    isBuilding: starts.isBuilding,
+    close: starts.close,
+    stop,
+    specOf,
+    logs,
+    rebuildImage,
+    inspect,
+  }
 }
 export type Containers = ReturnType<typeof createContainers>

@@ -12,7 +12,7 @@ type Deps = { store: Store; config: Config; runtime: Runtime; log: Log }
 
 export function createContainerEnds({ store, config, runtime, log }: Deps) {
   function reasonOf(project: ProjectWithContainer, state: ContainerState | undefined): string {
-    if (!state) return 'the container was removed'
+    if (!state) return `the container ${project.container_id === null ? 'does not exist yet' : 'was removed'}`
     // The engine also reports this if the kernel killed another process of the container.
     const killed = state.oom_killed && state.exit_code === 137
     const limit = project.container_memory_mb ?? effectiveLimits(config, project).memory_mb

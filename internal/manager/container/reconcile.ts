@@ -22,6 +22,7 @@ import type { Layout } from '../workspace/layout.ts'
 import type { Containers } from './containers.ts'
 import type { ContainerEnds } from './ends.ts'
 import type { Pause } from './pause.ts'
+import { Abandoned } from './starts.ts'
 
 /** A container that keeps ending is started this often; then it stays `failed` until an operator starts it. */
 const mostFailures = 5
@@ -29,6 +30,7 @@ const mostFailures = 5
 const steadyMs = 300_000
 /** A start may clone for minutes: the sweep continues with other projects while it runs. */
 const patienceMs = 10_000
+const lookMs = 100
 
 type Deps = {
   store: Store
@@ -95,9 +97,11 @@ export function createReconcile(deps: Deps) {
       // Its supervisor reports how the sessions ended: it has their last events in its journal.
       await containers.bringUp(project.id, {}, signal)
     } catch (error) {
+      if (error instanceof Abandoned || ended.signal.aborted) return
       // Also after an operator stopped it: a container that cannot be started is not retried for ever.
       await saveContainer(store.db, project.id, { failures: failures + 1 })
-      await deps.onGivenUp(project.id, reason)
+      // A container that never existed did not end.
+      await deps.onGivenUp(project.id, project.container_id === null ? messageOf(error) : reason)
       throw error
     }
   }
@@ -145,9 +149,14 @@ export function createReconcile(deps: Deps) {
     )
     // A clone may take as long as its remote takes.
     if (deps.preparing.has(project_id)) return
-    // On shutdown there is nothing more to wait for.
-    const patience = sleep(patienceMs, undefined, { signal: ended.signal, ref: false }).catch(() => undefined)
-    await Promise.race([work, patience])
+    await Promise.race([work, patience(project_id)])
+  }
+
+  /** A build takes minutes, and the sessions that wait for it are found by a later part of the sweep. */
+  async function patience(project_id: string): Promise<void> {
+    const until = performance.now() + patienceMs
+    while (performance.now() < until && !containers.isBuilding(project_id) && !ended.signal.aborted)
+      await sleep(lookMs, undefined, { signal: ended.signal, ref: false }).catch(() => undefined)
   }
 
   /** What has our label, or is in our directories, and has no row. */

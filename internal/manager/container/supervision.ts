@@ -2,7 +2,7 @@
 import type { ThrottledWarn } from '../../lib/throttled-log.ts'
 import type { Log } from '../../log.ts'
 import type { HelloAnswer, SupervisorHello } from '../../protocol/messages.ts'
-import { isFinal } from '../../protocol/session-status.ts'
+import { isBeforeStart, isFinal } from '../../protocol/session-status.ts'
 import { restartedReason } from '../../protocol/wire.ts'
 import type { SupervisorSide } from '../../relay/supervisor-side.ts'
 import type { Store } from '../../store/open.ts'
@@ -59,7 +59,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       if (live || !row || row.committed_seq >= last_seq) previousRuns.end(session_id)
       else previousRuns.begin(session_id, last_seq)
       // By its row it has no droid: a process that is left must not keep running.
-      const has_droid = row && !isFinal(row.status) && !row.hibernated && row.status !== 'queued'
+      const has_droid = row && !isFinal(row.status) && !row.hibernated && !isBeforeStart(row.status)
       if (!row || (live && !has_droid)) unknown.push(session_id)
       else committed[session_id] = row.committed_seq
     }
@@ -75,7 +75,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       (await pendingCommands(store.db, project_id)).map((command) => command.session_id),
     )
     for (const { id, status, hibernated } of active)
-      if (!held.has(id) && !pending.has(id) && !hibernated && status !== 'queued') {
+      if (!held.has(id) && !pending.has(id) && !hibernated && !isBeforeStart(status)) {
         log.warn('a supervisor lost a session', { project_id, session_id: id })
         await fail(id, 'the container lost the session')
       }

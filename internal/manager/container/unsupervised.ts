@@ -22,7 +22,8 @@ export function createUnsupervised({ store, relay, containers, ends, log }: Deps
 
   return async function sweep(): Promise<void> {
     const active = await projectsWithActiveSessions(store.db)
-    const unsupervised = new Set(active.filter((id) => !relay.supervisor(id)))
+    // A start takes as long as its image takes to build; its sessions fail with it.
+    const unsupervised = new Set(active.filter((id) => !relay.supervisor(id) && !containers.isStarting(id)))
     for (const project_id of since.keys()) if (!unsupervised.has(project_id)) since.delete(project_id)
     for (const project_id of unsupervised) {
       const first = since.get(project_id) ?? Date.now()

@@ -1,9 +1,11 @@
 // The connections from containers: one socket per project, on which supervisors and droids connect and which also carries
-// HTTP requests to git remotes and model providers.
+// HTTP requests to git remotes and model providers, and the bytes of terminals.
 import { createRate } from '../../auth/rate.ts'
 import type { Config } from '../../config/load.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import { createThrottledWarn } from '../../lib/throttled-log.ts'
+import { terminalPath } from '../../protocol/wire.ts'
+import { createByteStreams } from '../../relay/byte-streams.ts'
 import type { DroidSide } from '../../relay/droid-side.ts'
 import { createRelay, type Relay } from '../../relay/relay.ts'
 import { onRequestPath } from '../../relay/sniff.ts'
@@ -52,6 +54,8 @@ export function createUplink({ base, version, pause, ends, execs, droid }: Deps)
   const identify = base.identities.identify
   const git = createGitUse({ ...base, identify, throttle })
   const models = createModelUse({ ...base, identify, throttle })
+  const byteStreams = createByteStreams()
+  const services = { '/git/': git, [terminalPath]: byteStreams, none: models }
   const supervision = createSupervision({
     ...base,
     execs,
@@ -70,8 +74,10 @@ export function createUplink({ base, version, pause, ends, execs, droid }: Deps)
     }),
     handlers: { ...supervision, authenticate: identify, droid },
     http: (project_id, socket) =>
-      onRequestPath(socket, { prefix: '/git/', silence_ms: firstRequestMs }, (to_git) =>
-        (to_git ? git : models).accept(project_id, socket),
+      onRequestPath(
+        socket,
+        { prefixes: ['/git/', terminalPath] as const, silence_ms: firstRequestMs },
+        (matching) => services[matching].accept(project_id, socket),
       ),
   })
   let ready = false
@@ -84,6 +90,7 @@ export function createUplink({ base, version, pause, ends, execs, droid }: Deps)
     relay,
     git,
     models,
+    byteStreams,
     supervisorOf: createSupervised({ relay, runtime, paused: pause }),
     /** Opens the socket of one project. Safe to repeat. */
     listen,

@@ -20,6 +20,8 @@ export function createFreeSpace({ config, layout }: { config: Config; layout: { 
       written.entries += Math.max(0, (free?.entries ?? now.entries) - now.entries)
       free = now
     },
+    /** As last sampled. */
+    freeMb: (): number | null => (free ? Math.floor(free.bytes / mebibyte) : null),
     /** The actions that `requireFree` guards. */
     refused: ['session spawn', 'container start'],
     /** Throws `exhausted` while the disk of the server is nearly full. */

@@ -167,6 +167,7 @@ export function createDiskWatch(deps: Deps) {
     touched: (project_id: string): void => void touched.add(project_id),
     measure: measureOnce,
     requireFree: space.requireFree,
+    freeMb: space.freeMb,
     refused: space.refused,
     async close() {
       ended.abort()

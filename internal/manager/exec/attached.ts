@@ -5,7 +5,8 @@ import { Fault, messageOf } from '../../fault.ts'
 import { services } from '../../git/remote.ts'
 import type { ExecRequest } from '../../protocol/messages.ts'
 import type { SupervisorLink } from '../../relay/supervisor-side.ts'
-import type { Containers, Progress } from '../container/containers.ts'
+import type { Containers } from '../container/containers.ts'
+import { stepText } from '../container/starts.ts'
 import {
   accountsRequest,
   foreignUser,
@@ -20,7 +21,7 @@ import type { SupervisorOf } from './supervised.ts'
 export type ExecHooks = {
   signal: AbortSignal
   /** Steps before the command runs, and its output. */
-  progress: Progress
+  progress: (message: string) => void
 }
 
 type Deps = {
@@ -38,7 +39,7 @@ const progressTotal = 4 * 1024 * 1024
 const progressIntervalMs = 200
 
 /** Progress that a container reports for a command. Its type, size and rate are not trusted. */
-export function createOutputProgress(report: Progress): (update: { message?: unknown }) => void {
+export function createOutputProgress(report: ExecHooks['progress']): (update: { message?: unknown }) => void {
   let last = Number.NEGATIVE_INFINITY
   let sent = 0
   return ({ message }) => {
@@ -79,7 +80,8 @@ export function createAttached(deps: Deps) {
   async function ensure(project_id: string, { signal, progress }: ExecHooks): Promise<SupervisorLink> {
     // A connected supervisor proves that the project and its container exist.
     if (deps.supervisor(project_id)) return await deps.supervisorOf(project_id, signal)
-    await unlessAborted(deps.containers.start(project_id, { progress }), signal)
+    const starting = deps.containers.start(project_id, { progress: (step) => progress(stepText(step)) })
+    await unlessAborted(starting, signal)
     return await deps.supervisorOf(project_id, signal)
   }
 

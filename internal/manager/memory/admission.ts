@@ -8,6 +8,7 @@ import type { Db, Store } from '../../store/open.ts'
 import { type ProjectWithContainer, projectById } from '../../store/rows/projects.ts'
 import { insertCommand } from '../../store/rows/session/commands.ts'
 import { type MemoryHolder, memoryUse, projectsWithQueue } from '../../store/rows/session/memory.ts'
+import { cloningRepository, startingContainer } from '../container/starts.ts'
 import type { Committed } from '../events/log-writer.ts'
 import { effectiveLimits } from '../project/projects.ts'
 import { type SessionChanging, status } from '../session/change.ts'
@@ -16,7 +17,10 @@ import { expectedMb, heldMb, supervisorMb } from './expected.ts'
 import type { MeasuredMemory } from './measured.ts'
 
 /** The status of a session whose droid is to be started. */
-export type Place = { status: 'starting' } | { status: 'queued'; queue_position: number; reason: string }
+export type Place =
+  | { status: 'starting' }
+  | { status: 'preparing'; step: string }
+  | { status: 'queued'; queue_position: number; reason: string }
 
 const waits = (need: number, free: number, is_outdated: boolean) =>
   `waits for memory: needs ${need} MiB, the container has ${Math.max(0, free)} MiB left${
@@ -30,9 +34,12 @@ export type AdmissionDeps = {
   measured: MeasuredMemory
   change: SessionChanging
   requestDispatch: RequestDispatch
+  /** Projects whose remote is not cloned yet. */
+  preparing: ReadonlySet<string>
 }
 
-export function createAdmission({ store, config, log, measured, change, requestDispatch }: AdmissionDeps) {
+export function createAdmission(deps: AdmissionDeps) {
+  const { store, config, log, measured, change, requestDispatch } = deps
   /** Projects that may have queued sessions: a hint that saves queries, refreshed by each sweep. */
   const waiting = new Set<string>()
   const admitting = new Map<string, Promise<void>>()
@@ -68,6 +75,13 @@ export function createAdmission({ store, config, log, measured, change, requestD
       await insertCommand(trx, { session_id: id, project_id, kind: 'hibernate', payload: {} })
   }
 
+  /** For a session that fits. A paused container is not started: what is in it waits until it is unpaused. */
+  function admitted({ id, container_status }: ProjectWithContainer): Exclude<Place, { status: 'queued' }> {
+    if (deps.preparing.has(id)) return { status: 'preparing', step: cloningRepository }
+    if (container_status === 'running' || container_status === 'paused') return { status: 'starting' }
+    return { status: 'preparing', step: startingContainer }
+  }
+
   /** In the transaction that starts the session. Throws `exhausted` if it can never fit into the container. */
   async function place(trx: Db, project: ProjectWithContainer, droid: string): Promise<Place> {
     const need = expectedMb(config, droid)
@@ -78,7 +92,7 @@ export function createAdmission({ store, config, log, measured, change, requestD
         `a session of droid "${droid}" needs ${need} MiB and the supervisor ${supervisorMb} MiB, the container has ${limit} MiB`,
         { hint: `raise limits.memory_mb of the project, or lower droids.${droid}.memory_mb in the config` },
       )
-    if (queued.length === 0 && need <= free) return { status: 'starting' }
+    if (queued.length === 0 && need <= free) return admitted(project)
     waiting.add(project.id)
     if (queued.length === 0) await hibernateIdle(trx, project.id, holders, need - free)
     return { status: 'queued', queue_position: queued.length + 1, reason: waits(need, free, actual < limit) }
@@ -102,7 +116,8 @@ export function createAdmission({ store, config, log, measured, change, requestD
         await hibernateIdle(trx, project_id, holders, need - free)
         return false
       }
-      await write([status('starting')], { queued_at: null })
+      const { status: name, ...more } = admitted(project)
+      await write([status(name, more)], { queued_at: null })
       return true
     })
   }

@@ -1,9 +1,10 @@
 // Model use of sessions: which provider a droid gets, and the rules for its requests. `spending.ts` accounts for their cost.
 import type { Config, Credential } from '../../config/load.ts'
+import { requireSet } from '../../config/models.ts'
 import { Fault, unknown } from '../../fault.ts'
 import type { Log } from '../../log.ts'
 import type { ModelProvider } from '../../model-providers.ts'
-import { chooseProvider, remedy } from '../../models/providers/credentials.ts'
+import { chooseProvider, remedy, unsetCredential } from '../../models/providers/credentials.ts'
 import { createModelProxy, type ModelProxy } from '../../models/proxy.ts'
 import type { Store } from '../../store/open.ts'
 import { type ModelRules, projectModelRules } from '../../store/rows/spending.ts'
@@ -24,6 +25,8 @@ export function providerOf(
   if (!first) return undefined
   const chosen = chooseProvider(credentials, project.credential_refs, wanted)
   if (chosen) return chosen
+  const unset = unsetCredential(credentials, wanted)
+  if (unset) requireSet(...unset)
   throw new Fault(
     'unavailable',
     `droid "${droid}" needs a key for ${wanted.join(' or ')}, which is not configured`,
@@ -66,7 +69,7 @@ export function createModelUse(
   const { config } = deps
   const spending = createSpending(deps)
   const rulesOf = createRules(deps.store)
-  const gateway = createModelProxy({
+  const proxy = createModelProxy({
     credentials: deps.credentials,
     prices: config,
     hosted_tools: config.hosted_tools,
@@ -82,10 +85,10 @@ export function createModelUse(
     reserve: ({ project_id, session_id }, what) => spending.reserve({ project_id, session_id, ...what }),
   })
   return {
-    ...gateway,
+    ...proxy,
     sweep: spending.sweep,
     async close() {
-      await gateway.close()
+      await proxy.close()
       spending.close()
     },
   }

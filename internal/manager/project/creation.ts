@@ -2,7 +2,8 @@
 import type { Caller } from '../../auth/caller.ts'
 import { Fault, messageOf } from '../../fault.ts'
 import type { Log } from '../../log.ts'
-import type { Containers, Progress } from '../container/containers.ts'
+import type { Containers } from '../container/containers.ts'
+import type { Progress } from '../container/starts.ts'
 import type { ProjectFields, Projects } from './projects.ts'
 
 type Wanted = ProjectFields & { idempotency_key?: string }

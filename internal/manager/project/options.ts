@@ -8,9 +8,10 @@ type Credentials = ReadonlyMap<string, Credential>
 
 export function createOptions(deps: { config: Config; credentials: Credentials; runtime: Runtime }) {
   const { config, credentials, runtime } = deps
+  const usable = [...credentials].filter(([, { unset }]) => unset === undefined)
   /** Whether a key for one of these providers exists; `missing` has the hint that a spawn would give. */
   function needsOf(wanted: readonly ModelProvider[]) {
-    const has = wanted.filter((name) => [...credentials.values()].some(({ provider }) => provider === name))
+    const has = wanted.filter((name) => usable.some(([, { provider }]) => provider === name))
     return {
       providers: [...wanted],
       ready: has.length > 0,
@@ -20,7 +21,7 @@ export function createOptions(deps: { config: Config; credentials: Credentials; 
 
   return async () => ({
     models: config.models,
-    credentials: [...credentials].map(([name, { provider }]) => ({ name, provider })),
+    credentials: usable.map(([name, { provider }]) => ({ name, provider })),
     container_types: (await runtime.images()).map(({ type, built, size_bytes }) => ({
       type,
       built,

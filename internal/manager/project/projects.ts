@@ -6,6 +6,7 @@ import type { Caller } from '../../auth/caller.ts'
 import { formatScope } from '../../auth/scope.ts'
 import type { Limits } from '../../config/limits.ts'
 import type { Config, Credential } from '../../config/load.ts'
+import { requireSet } from '../../config/models.ts'
 import { Fault, unknown } from '../../fault.ts'
 import { defaultWorkspace, newProjectId } from '../../ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
@@ -28,6 +29,7 @@ import {
   requireMayGrant,
 } from './boundaries.ts'
 import { checkRemote } from './git-use.ts'
+import type { ProjectNames } from './names.ts'
 import { requireProject } from './require.ts'
 
 export type ProjectFields = Partial<ProjectChange> & {
@@ -45,6 +47,7 @@ export type ProjectsDeps = {
   directories: Directories
   serial: KeyedQueue
   log: Log
+  projectNames: Pick<ProjectNames, 'forget'>
   /** Writes a change of the grant if sessions and schedules allow it. */
   regrant: (project_id: string, grant: string | null, write: (trx: Db) => Promise<void>) => Promise<void>
   /** Projects whose remote is not cloned yet. */
@@ -60,6 +63,9 @@ export const effectiveLimits = (config: Config, project: { limits: Partial<Limit
   ...config.limits,
   ...project.limits,
 })
+
+const nameTaken = (name: string, hint: string, cause: unknown) =>
+  new Fault('conflict', `a project named "${name}" already exists`, { hint, cause })
 
 export function createProjects(deps: ProjectsDeps) {
   const { store, config, layout, runtime } = deps
@@ -106,11 +112,14 @@ export function createProjects(deps: ProjectsDeps) {
       throw new Fault('invalid', `no droid "${fields.droid}"`, {
         hint: `droids are ${['shell', ...Object.keys(config.droids)].join(', ')}`,
       })
-    for (const name of fields.credential_refs ?? [])
-      if (!deps.credentials.has(name))
+    for (const name of fields.credential_refs ?? []) {
+      const credential = deps.credentials.get(name)
+      if (!credential)
         throw new Fault('invalid', `no credential "${name}"`, {
           hint: 'credentials are defined in the config of the server',
         })
+      requireSet(name, credential)
+    }
     if (fields.container_type !== undefined) {
       const types = (await runtime.images()).map((image) => image.type)
       if (!types.includes(fields.container_type))
@@ -213,7 +222,7 @@ export function createProjects(deps: ProjectsDeps) {
           : await rows.projectByIdempotencyKey(db, caller.id, idempotency_key)
       if (before && !before.deleting_at) return repeat(before, hash)
       if (error instanceof Fault && error.kind === 'conflict')
-        throw new Fault('conflict', `a project named "${fields.name}" already exists`, { cause: error })
+        throw nameTaken(fields.name, 'use it by its name, or choose another name', error)
       throw error
     }
     // After the row: a directory without a row would be moved aside as an orphan.
@@ -268,8 +277,10 @@ export function createProjects(deps: ProjectsDeps) {
       else await store.transact(write)
     } catch (error) {
       if (error instanceof Fault && error.kind === 'conflict' && brokenRule(error) === 'projects_name')
-        throw new Fault('conflict', `a project named "${change.name}" already exists`, { cause: error })
+        throw nameTaken(change.name!, 'choose another name', error)
       throw error
+    } finally {
+      if (change.name !== undefined) deps.projectNames.forget(project_id)
     }
     if (change.network ?? disabled_tools ?? mcp_servers) await deps.onUpdate(project_id)
     return shown(await require(project_id))
@@ -291,6 +302,7 @@ export function createProjects(deps: ProjectsDeps) {
       // With all events of its sessions.
       await store.transact(async (trx) => await rows.deleteProjectRows(trx, project_id), { long: true })
       deps.preparing.delete(project_id)
+      deps.projectNames.forget(project_id)
       for (const hook of deps.afterDelete) hook()
       return { project_id, deleted: true, existed: row !== undefined }
     })

@@ -80,7 +80,7 @@ describe('what is due', () => {
     expect(due).toEqual({ times: [now - 2000, now - 1000, now], missed: undefined, next: now + 1000 })
   })
 
-  it('is apart from what nobody was there for', async () => {
+  it('is separate from missed times', async () => {
     const due = await dueTimes(timing, now - 60_000, now, 10_000)
     expect(due.missed).toEqual({ first: now - 60_000, count: 50 })
     expect(due.times).toHaveLength(11)

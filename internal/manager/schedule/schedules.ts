@@ -7,10 +7,17 @@ import { Fault, unknown } from '../../fault.ts'
 import { newScheduleId } from '../../ids.ts'
 import type { Db, Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
-import { cancelQueued, deleteRunsBefore, lastRuns, listRuns } from '../../store/rows/schedule/runs.ts'
+import {
+  cancelQueued,
+  deleteRunsBefore,
+  lastRuns,
+  listRuns,
+  type RunRow,
+} from '../../store/rows/schedule/runs.ts'
 import * as rows from '../../store/rows/schedule/schedules.ts'
 import { holdSession } from '../../store/rows/session/sessions.ts'
 import type { RunStatus } from '../../store/schema.ts'
+import type { ProjectNames } from '../project/names.ts'
 import type { Projects } from '../project/projects.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Workspaces } from '../workspace/workspaces.ts'
@@ -36,6 +43,7 @@ export type ScheduleFields = {
 type Deps = {
   store: Store
   projects: Pick<Projects, 'require'>
+  projectNames: Pick<ProjectNames, 'of'>
   workspaces: Pick<Workspaces, 'resolve'>
   sessions: Pick<Sessions, 'droidOf' | 'requireMaySpawn'>
   scheduler: Pick<Scheduler, 'changed' | 'trigger'>
@@ -124,6 +132,14 @@ export function createSchedules(deps: Deps) {
     return await get(id, next)
   }
 
+  const namesOf = (found: { project_id: string }[]) =>
+    deps.projectNames.of(found.map(({ project_id }) => project_id))
+
+  async function shownRuns(runs: RunRow[]) {
+    const nameOf = await namesOf(runs)
+    return runs.map((run) => shownRun(run, nameOf))
+  }
+
   async function described(found: rows.ScheduleRow[], next: number) {
     const targets = await rows.targetsOf(
       db,
@@ -134,9 +150,10 @@ export function createSchedules(deps: Deps) {
       targets.map(({ id }) => id),
     )
     const bySchedule = Map.groupBy(targets, (target) => target.schedule_id)
+    const nameOf = await namesOf(targets)
     const next_runs = await nextRuns(found, next)
     return found.map((row) =>
-      shownSchedule(row, bySchedule.get(row.id) ?? [], last, next_runs.get(row.id) ?? []),
+      shownSchedule(row, bySchedule.get(row.id) ?? [], last, next_runs.get(row.id) ?? [], nameOf),
     )
   }
 
@@ -174,7 +191,7 @@ export function createSchedules(deps: Deps) {
     const { targets: wanted, ...fields } = change
     const before = await require(id)
     const droid = fields.droid === undefined ? before.droid : fields.droid
-    // Whoever enables a schedule whose token or session counts no more puts himself in its place.
+    // Enabling a schedule whose token or session is no longer valid makes the caller its principal.
     const adopts = fields.enabled === true && !(await rows.principalCounts(db, before, iso(now())))
     const principal = adopts ? principalOf(caller) : undefined
     await times.check(caller.id, { ...before, ...fields }, now())
@@ -217,7 +234,7 @@ export function createSchedules(deps: Deps) {
       })
     const runs = await scheduler.trigger(id)
     if (!runs) throw unknown('schedule', id)
-    return { runs: runs.map(shownRun) }
+    return { runs: await shownRuns(runs) }
   }
 
   async function list(
@@ -232,7 +249,7 @@ export function createSchedules(deps: Deps) {
   ) {
     await require(filter.schedule_id)
     const { items, next_cursor } = await listRuns(db, filter)
-    return { runs: items.map(shownRun), next_cursor }
+    return { runs: await shownRuns(items), next_cursor }
   }
 
   return {

@@ -2,10 +2,14 @@
 import type { RunRow } from '../../store/rows/schedule/runs.ts'
 import type { ScheduleRow, TargetRow } from '../../store/rows/schedule/schedules.ts'
 
-export const shownRun = (row: RunRow) => ({
+/** The name of a project. */
+export type NameOf = (project_id: string) => string
+
+export const shownRun = (row: RunRow, nameOf: NameOf) => ({
   run_id: row.id,
   schedule_id: row.schedule_id,
   project_id: row.project_id,
+  project_name: nameOf(row.project_id),
   workspace_id: row.workspace_id,
   trigger: row.trigger,
   status: row.status,
@@ -26,6 +30,7 @@ export const shownSchedule = (
   targets: TargetRow[],
   last: Map<number, RunRow>,
   next_runs: string[],
+  nameOf: NameOf,
 ) => ({
   schedule_id: row.id,
   name: row.name,
@@ -49,9 +54,10 @@ export const shownSchedule = (
     const run = last.get(target.id)
     return {
       project_id: target.project_id,
+      project_name: nameOf(target.project_id),
       workspace_id: target.workspace_id,
       session_id: target.session_id,
-      last_run: run ? shownRun(run) : null,
+      last_run: run ? shownRun(run, nameOf) : null,
     }
   }),
 })

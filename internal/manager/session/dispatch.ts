@@ -13,6 +13,7 @@ import {
   type CommandRow,
   type Due,
   deleteCommand,
+  isPending,
   pendingCommands,
   projectsWithCommands,
 } from '../../store/rows/session/commands.ts'
@@ -23,6 +24,7 @@ import type { SupervisorOf } from '../exec/supervised.ts'
 import { providerOf } from '../model/model-use.ts'
 import { requireProject } from '../project/require.ts'
 import { containerPaths } from '../workspace/layout.ts'
+import { type SessionChanging, status } from './change.ts'
 import type { SessionEnds } from './ends.ts'
 import type { PreviousRuns } from './previous-run.ts'
 
@@ -60,6 +62,7 @@ export type DispatchDeps = {
   credentials: ReadonlyMap<string, Credential>
   keys: SessionKeys
   log: Log
+  change: SessionChanging
   requests: Pick<DispatchRequests, 'subscribe'>
   ends: Pick<SessionEnds, 'over'>
   /** The droid of a prompt is gone: start it again with this turn. */
@@ -79,11 +82,19 @@ const isUnreachable = (error: unknown) =>
 const startingIn = (commands: CommandRow[]) =>
   new Set(commands.filter(({ kind }) => kind === 'start').map(({ session_id }) => session_id))
 
+/** `again`: more commands were written meanwhile. */
+type Start = { for_droids: boolean; unneeded: AbortController; again: boolean }
+
+const needsDroid = ({ kind }: CommandRow) => kind === 'start' || kind === 'prompt'
+const unneeded = () => new Fault('conflict', 'no session waits for the container any more')
+
 export function createDispatch(deps: DispatchDeps) {
   const { store, relay, containers, config, keys, log, ends } = deps
   const { db } = store
   const under = new Set<string>()
   const queue = createKeyedQueue()
+  /** Starts of containers that commands wait for. */
+  const starts = new Map<string, Start>()
   let closed = false
 
   const fail = (session_id: string, reason: string) => ends.over(session_id, 'failed', reason)
@@ -128,9 +139,20 @@ export function createDispatch(deps: DispatchDeps) {
     }
   }
 
+  /** From here on the session may have a droid. Undefined if it was cancelled or ended before. */
+  async function leavePreparing(command: Due): Promise<SessionRow | undefined> {
+    return await deps.change(command.session_id, async (trx, row, write) => {
+      if (!(await isPending(trx, command.id))) return undefined
+      if (row.status === 'preparing') await write([status('starting')])
+      return row
+    })
+  }
+
   async function sendOne(link: SupervisorLink, command: Due, fresh?: SessionRow): Promise<void> {
     if (command.kind === 'start') await deps.previousRuns.committed(command.session_id)
-    const row = fresh ?? (await sessionById(db, command.session_id))
+    const found = fresh ?? (await sessionById(db, command.session_id))
+    const row =
+      command.kind === 'start' && found?.status === 'preparing' ? await leavePreparing(command) : found
     if (!row) return
     const base = { command_id: command.id, session_id: row.id }
     const payload = command.payload as never
@@ -185,7 +207,7 @@ export function createDispatch(deps: DispatchDeps) {
       const refused = error instanceof Fault && (error.kind === 'conflict' || error.kind === 'not_found')
       if (refused && command.kind === 'prompt') return await restart(command)
       // A turn started first, or the process has ended.
-      if (refused && command.kind === 'hibernate') return await deleteCommand(db, command.id)
+      if (refused && command.kind === 'hibernate') return void (await deleteCommand(db, command.id))
       log.warn('a supervisor refused a command', {
         session_id: command.session_id,
         kind: command.kind,
@@ -206,19 +228,25 @@ export function createDispatch(deps: DispatchDeps) {
   }
 
   /** The supervisor. Starts the container if a command needs a droid. */
-  async function linkFor(project_id: string, commands: CommandRow[]): Promise<SupervisorLink | undefined> {
-    const starts = commands.some(({ kind }) => kind === 'start' || kind === 'prompt')
+  async function linkFor(
+    project_id: string,
+    commands: CommandRow[],
+    signal: AbortSignal,
+  ): Promise<SupervisorLink | undefined> {
+    const starts = commands.some(needsDroid)
     const running = (await containers.inspect(project_id))?.status === 'running'
     if (!starts && !running) return undefined
-    await containers.start(project_id)
-    return await deps.supervisorOf(project_id)
+    await containers.start(project_id, { signal })
+    return await deps.supervisorOf(project_id, signal)
   }
 
   /** Sends the pending commands of a project. Safe to call at any time and to repeat. */
   async function send(project_id: string): Promise<void> {
     const commands = await pendingCommands(db, project_id)
+    const start = starts.get(project_id)
+    if (start?.for_droids && !commands.some(needsDroid)) start.unneeded.abort(unneeded())
     if (commands.length === 0 || closed || deps.paused(project_id)) return
-    let link = relay.supervisor(project_id)
+    const link = relay.supervisor(project_id)
     let waiting = commands
     if (link) {
       const starting = deps.preparing.has(project_id) ? startingIn(commands) : undefined
@@ -227,13 +255,42 @@ export function createDispatch(deps: DispatchDeps) {
     }
     // Without a supervisor there is nothing to hibernate.
     waiting = waiting.filter(({ kind }) => kind !== 'hibernate')
-    if (waiting.length === 0) return
+    if (waiting.length > 0) await connect(project_id, waiting)
+  }
+
+  /** Sends the commands of a project when its container is started. One start at a time serves all of them. */
+  async function connect(project_id: string, waiting: CommandRow[]): Promise<void> {
+    const under_way = starts.get(project_id)
+    if (under_way) {
+      under_way.again = true
+      return
+    }
+    const for_droids = waiting.some(needsDroid)
+    const start: Start = { for_droids, unneeded: new AbortController(), again: false }
+    starts.set(project_id, start)
     try {
-      link = await linkFor(project_id, waiting)
+      await sendAfterStart(project_id, waiting, start.unneeded.signal)
+    } finally {
+      starts.delete(project_id)
+      if (start.again) dispatch(project_id)
+    }
+  }
+
+  async function sendAfterStart(
+    project_id: string,
+    waiting: CommandRow[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    let link: SupervisorLink | undefined
+    try {
+      link = await linkFor(project_id, waiting, signal)
     } catch (error) {
+      // Sessions that were spawned since then begin another start.
+      if (signal.aborted) return dispatch(project_id)
       if (closed || deps.paused(project_id)) return
       log.warn('failed to start the container for pending sessions', { project_id, reason: messageOf(error) })
-      for (const session_id of new Set(waiting.map((command) => command.session_id)))
+      const failed = (await pendingCommands(db, project_id)).filter(({ kind }) => kind !== 'hibernate')
+      for (const session_id of new Set(failed.map((command) => command.session_id)))
         await fail(session_id, messageOf(error))
       return
     }

@@ -2,7 +2,7 @@
 // how turns are cancelled. The droid is ended in the container; here the end is requested and recorded.
 import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
-import { type FinalStatus, isFinal } from '../../protocol/session-status.ts'
+import { type FinalStatus, isBeforeStart, isFinal } from '../../protocol/session-status.ts'
 import type { Db, Store } from '../../store/open.ts'
 import {
   deleteSessionCommands,
@@ -67,9 +67,10 @@ export function createSessionEnds(deps: Deps) {
       if (first && !how.keep) await write([], { end_requested_at: new Date().toISOString() })
       if (isFinal(row.status) || (await hasCommand(trx, id, 'end'))) return false
       // It has no process in the container to end.
-      if (row.hibernated || row.status === 'queued') {
+      if (row.hibernated || isBeforeStart(row.status)) {
         await overIn(trx, row, write, how.status ?? 'completed', how.reason ?? 'ended')
-        return false
+        // The start of its container may not be needed any more.
+        return row.status === 'preparing'
       }
       await insertCommand(trx, {
         session_id: id,
@@ -85,8 +86,8 @@ export function createSessionEnds(deps: Deps) {
     const project_id = await change(session_id, async (trx, row, write) => {
       if (isFinal(row.status)) throw new Fault('conflict', `session ${session_id} is over (${row.status})`)
       if (row.hibernated) return row.project_id
-      if (row.status === 'queued') {
-        await cancelQueued(trx, row, write)
+      if (isBeforeStart(row.status)) {
+        await cancelBeforeStart(trx, row, write)
         return row.project_id
       }
       await insertCommand(trx, { session_id, project_id: row.project_id, kind: 'cancel', payload: {} })
@@ -96,7 +97,7 @@ export function createSessionEnds(deps: Deps) {
   }
 
   /** None of its turns has started. The session stays without a droid until the next message. */
-  async function cancelQueued(trx: Db, row: rows.SessionRow, write: Write): Promise<void> {
+  async function cancelBeforeStart(trx: Db, row: rows.SessionRow, write: Write): Promise<void> {
     const at = new Date().toISOString()
     const turns = await pendingTurns(trx, row.id)
     await deleteSessionCommands(trx, row.id)

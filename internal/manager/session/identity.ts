@@ -5,6 +5,7 @@ import { isGranted } from '../../auth/grant.ts'
 import { parseScope, type Scope } from '../../auth/scope.ts'
 import { type SessionKeys, sessionKeyPattern } from '../../auth/session-keys.ts'
 import { Fault } from '../../fault.ts'
+import { isBeforeStart } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
 import { actsNoMore, type KeyHolder, sessionByKeyHash } from '../../store/rows/session/sessions.ts'
 import type { Committed } from '../events/log-writer.ts'
@@ -108,7 +109,7 @@ export function createIdentities(deps: Deps) {
     onCommit({ rows }: Committed) {
       const changed = new Set(
         rows
-          .filter((row) => actsNoMore(row) || row.status === 'starting' || row.status === 'queued')
+          .filter((row) => actsNoMore(row) || row.status === 'starting' || isBeforeStart(row.status))
           .map(({ id }) => id),
       )
       if (changed.size === 0) return

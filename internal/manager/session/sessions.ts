@@ -6,6 +6,7 @@ import type { SessionKeys } from '../../auth/session-keys.ts'
 import type { Config, Credential } from '../../config/load.ts'
 import { Fault, unknown } from '../../fault.ts'
 import { isFinal, mayFollow, type SessionStatus } from '../../protocol/session-status.ts'
+import type { Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { projectById } from '../../store/rows/projects.ts'
@@ -23,6 +24,7 @@ import { full, hasRoom, limitBytes } from '../events/session-storage.ts'
 import type { Admission } from '../memory/admission.ts'
 import { expectedMb } from '../memory/expected.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
+import type { ProjectNames } from '../project/names.ts'
 import { requireProject } from '../project/require.ts'
 import type { Workspaces } from '../workspace/workspaces.ts'
 import type { SessionChanging } from './change.ts'
@@ -37,9 +39,11 @@ export type SessionsDeps = {
   store: Store
   config: Config
   credentials: ReadonlyMap<string, Credential>
+  runtime: Pick<Runtime, 'basesOf'>
   keys: SessionKeys
   workspaces: Workspaces
   events: EventLog
+  projectNames: Pick<ProjectNames, 'of'>
   callerTools: CallerTools
   admission: Pick<Admission, 'place'>
   measured: MeasuredMemory
@@ -92,6 +96,8 @@ const shown = (row: rows.SessionRow) => ({
   status: row.status,
   hibernated: row.hibernated,
   reason: row.reason,
+  step: row.step,
+  percent: row.percent,
   requires: row.requires,
   parent_session_id: row.parent_session_id,
   root_session_id: row.root_session_id,
@@ -128,6 +134,7 @@ export function createSessions(deps: SessionsDeps) {
     const waiting = found.filter(({ status }) => status === 'waiting').map(({ id }) => id)
     const [open, questions] = [await deps.openRequests(waiting), await deps.openQuestions(waiting)]
     const asked = Map.groupBy(questions, (question) => question.session_id)
+    const nameOf = await deps.projectNames.of(found.map(({ project_id }) => project_id))
     const bySession = Map.groupBy(open, (request) => request.session_id)
     const positions = await queuePositions(
       db,
@@ -144,7 +151,8 @@ export function createSessions(deps: SessionsDeps) {
       const memory_mb = { expected: expectedMb(config, row.droid), measured }
       const is_paused = row.reason === null && !isFinal(row.status) && deps.paused(row.project_id)
       const reason = is_paused ? pausedReason : row.reason
-      return { ...shown(row), reason, queue_position, memory_mb, requires, open_requests }
+      const project_name = nameOf(row.project_id)
+      return { ...shown(row), project_name, reason, queue_position, memory_mb, requires, open_requests }
     })
   }
 

@@ -11,6 +11,7 @@ const text = (value: unknown): string | undefined => (typeof value === 'string' 
 const mostText = 100_000
 const mostReason = 2_000
 const mostRequired = 100
+const mostStep = 200
 const clipped = (value: unknown, most: number): string | null =>
   text(value)?.slice(0, most).toWellFormed() ?? null
 
@@ -21,7 +22,7 @@ const record = (value: unknown): Record<string, unknown> =>
 
 type Counted = { input_tokens: number; output_tokens: number; cost_usd: number }
 
-/** Agents use different names for the same fields. */
+/** Clients of earlier releases, which may still run in containers, pass on the names that agents use. */
 function usageOf(given: unknown): Counted {
   const usage = record(given)
   const cost = record(usage.cost)
@@ -41,6 +42,8 @@ function onStatus(data: Record<string, unknown>, at: string): SessionChange {
     requires: JSON.stringify(
       status === 'waiting' && Array.isArray(data.requires) ? data.requires.slice(0, mostRequired) : [],
     ),
+    step: status === 'preparing' ? clipped(data.step, mostStep) : null,
+    percent: status === 'preparing' && typeof data.percent === 'number' ? Math.round(data.percent) : null,
     idle_at: status === 'idle' ? at : null,
     ended_at: isFinal(status) ? at : null,
     // Only the server sets it, in addition to the event.

@@ -129,6 +129,7 @@ export function createGateway(deps: Deps) {
         overrides,
         config.approvals,
       ),
+    max_result_bytes: config.gateway.max_result_bytes,
     rate: { per_second: config.gateway.calls_per_second, burst: config.gateway.calls_burst },
   })
   const file = createServersFile({ store, registry, directories: deps.directories, log })
@@ -198,8 +199,9 @@ export function createGateway(deps: Deps) {
     find_tools_above: config.gateway.find_tools_above,
     /** Whether this droid loads every definition: Claude Code and Droid defer them, a shell has no prompt. */
     needsSearch: (droid: string): boolean => {
-      const { kind, agent } = config.droids[droid] ?? { kind: 'acp' as const, agent: undefined }
-      return kind !== 'shell' && agent !== 'claude' && agent !== 'droid'
+      const entry = config.droids[droid]
+      if (entry?.kind === 'shell' || (entry === undefined && droid === 'shell')) return false
+      return entry?.agent !== 'claude' && entry?.agent !== 'droid'
     },
     async tools(caller: Caller, which: { name: string; project_id?: string }) {
       const row = await registry.visible(caller, which)
@@ -278,4 +280,3 @@ export function createGateway(deps: Deps) {
     },
   }
 }
-export type Gateway = ReturnType<typeof createGateway>

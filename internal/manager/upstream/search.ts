@@ -1,7 +1,7 @@
 // The search over the tools that a project may use, for agents that would otherwise load every definition. Words of the name,
 // the description and the parameters count, in this order; where the database has trigrams, misspelt words match too.
 import type { Db } from '../../store/open.ts'
-import { searchTools } from '../../store/rows/upstream/tools.ts'
+import { searchAlike, searchByWords } from '../../store/rows/upstream/tools.ts'
 import type { Catalog, Offer } from './catalog.ts'
 
 const mostWords = 12
@@ -35,16 +35,13 @@ export function createToolSearch(deps: { db: Db; trigrams: () => Promise<boolean
       return [...offers.values()]
         .filter((offer) => ids.includes(offer.upstream.id) && isVisible(offer))
         .slice(0, options.limit)
-    const found = await searchTools(deps.db, {
-      upstream_ids: ids,
-      words,
-      trigrams: await trigrams,
-      limit: mostFound,
-    })
+    const asked = { upstream_ids: ids, words, limit: mostFound }
+    const exact = await searchByWords(deps.db, asked)
+    const alike = exact.length === 0 && (await trigrams) ? await searchAlike(deps.db, asked) : []
     const byTool = new Map(
       [...offers.values()].map((offer) => [`${offer.upstream.id} ${offer.tool.name}`, offer]),
     )
-    return found
+    return [...exact, ...alike]
       .map(({ upstream_id, name }) => byTool.get(`${upstream_id} ${name}`))
       .filter((offer) => offer !== undefined)
       .filter(isVisible)

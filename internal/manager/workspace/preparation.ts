@@ -5,6 +5,7 @@ import type { Log } from '../../log.ts'
 import type { Store } from '../../store/open.ts'
 import type { ProjectWithContainer } from '../../store/rows/projects.ts'
 import * as rows from '../../store/rows/workspaces.ts'
+import { cloningRepository, type Progress } from '../container/starts.ts'
 import type { SupervisorOf } from '../exec/supervised.ts'
 import { containerPaths } from './layout.ts'
 
@@ -44,11 +45,11 @@ export function createPreparation({ store, preparing, supervisorOf, clone, log }
   async function prepareOne(
     project: ProjectWithContainer,
     id: string,
-    progress: (message: string) => void,
+    progress: Progress,
     signal: AbortSignal | undefined,
   ): Promise<string | null> {
     if (id === defaultWorkspace && project.remote_url) {
-      progress('cloning the remote into the default workspace')
+      progress({ step: cloningRepository })
       return await clone(project.id, project.remote_url, signal)
     }
     return project.init_git ? await init(project.id, id, signal) : null
@@ -60,7 +61,7 @@ export function createPreparation({ store, preparing, supervisorOf, clone, log }
    */
   async function prepare(
     project: ProjectWithContainer,
-    progress: (message: string) => void,
+    progress: Progress,
     signal?: AbortSignal,
   ): Promise<void> {
     for (const { id } of await rows.unpreparedWorkspaces(db, project.id)) {

@@ -5,6 +5,7 @@ import type { Config } from '../../config/load.ts'
 import { Fault, unknown } from '../../fault.ts'
 import * as files from '../../files/files.ts'
 import { defaultWorkspace, newWorkspaceId } from '../../ids.ts'
+import { didYouMean } from '../../lib/nearest.ts'
 import type { Store } from '../../store/open.ts'
 import type { PageRequest } from '../../store/rows/page.ts'
 import { activeSessions } from '../../store/rows/session/sessions.ts'
@@ -36,9 +37,18 @@ const shown = (row: rows.WorkspaceRow) => ({
   last_used_at: row.last_used_at,
 })
 
+const similarAmong = 200
+
 export function createWorkspaces(deps: WorkspacesDeps) {
   const { store, config, layout, directories } = deps
   const { db } = store
+
+  /** Names similar ones among the recently used. */
+  async function unknownWorkspace(project_id: string, id: string): Promise<Fault> {
+    const { message } = unknown('workspace', id)
+    const known = await rows.recentWorkspaces(db, project_id, similarAmong)
+    return new Fault('not_found', message, didYouMean(id, known))
+  }
 
   /** Without an id: the default workspace, or a new one with `create_workspace`. An unknown id is created or `not_found`. */
   async function resolve(
@@ -49,7 +59,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
     const id = wanted.workspace_id ?? (wanted.create_workspace ? newWorkspaceId() : defaultWorkspace)
     const known = await rows.workspaceById(db, project_id, id)
     if (!known) {
-      if (!wanted.create_workspace) throw unknown('workspace', id)
+      if (!wanted.create_workspace) throw await unknownWorkspace(project_id, id)
       requireDiskSpace(config, await requireProject(db, project_id))
       // The row first: with it, the directory can be repaired if a droid has put something else in its place.
       await rows.insertWorkspace(db, { project_id, id, is_default: false, created_by: caller.id })
@@ -62,7 +72,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   async function rootOf(project_id: string, workspace_id: string | undefined): Promise<files.Root> {
     const project = await requireProject(db, project_id)
     const id = workspace_id ?? defaultWorkspace
-    if (!(await rows.workspaceById(db, project_id, id))) throw unknown('workspace', id)
+    if (!(await rows.workspaceById(db, project_id, id))) throw await unknownWorkspace(project_id, id)
     await directories.ensureWorkspace(project_id, id)
     return {
       host: layout.workspace(project_id, id),
@@ -81,7 +91,7 @@ export function createWorkspaces(deps: WorkspacesDeps) {
   async function remove(project_id: string, workspace_id: string) {
     const project = await requireProject(db, project_id)
     const row = await rows.workspaceById(db, project_id, workspace_id)
-    if (!row) throw unknown('workspace', workspace_id)
+    if (!row) throw await unknownWorkspace(project_id, workspace_id)
     if (row.is_default)
       throw new Fault('conflict', 'the default workspace cannot be deleted', {
         hint: 'project delete removes it with its project',

@@ -1,11 +1,17 @@
 // Which credential a project uses for a provider: the one it names, else the only one there is. Pure.
 
-import type { Credential } from '../../config/models.ts'
+import { type Credential, requireSet } from '../../config/models.ts'
 import { Fault } from '../../fault.ts'
 import { credentialVariables } from '../../model-providers.ts'
 import type { ProviderName } from './providers.ts'
 
 export type Credentials = ReadonlyMap<string, Credential>
+
+/** The first configured credential for one of these providers whose environment variable is not set. */
+export const unsetCredential = (credentials: Credentials, wanted: readonly ProviderName[]) =>
+  [...credentials].find(
+    ([, { provider, unset }]) => unset !== undefined && (wanted as readonly string[]).includes(provider),
+  )
 
 /** How to add a credential for a provider. */
 export function remedy(provider: ProviderName): string {
@@ -20,9 +26,9 @@ export function findCredential(
   refs: readonly string[],
   provider: ProviderName,
 ): Credential | undefined {
-  const named = refs.map((ref) => credentials.get(ref)).find((it) => it?.provider === provider)
-  if (named) return named
-  const all = [...credentials].filter(([, it]) => it.provider === provider)
+  const named = refs.find((ref) => credentials.get(ref)?.provider === provider)
+  if (named !== undefined) return requireSet(named, credentials.get(named)!)
+  const all = [...credentials].filter(([, it]) => it.provider === provider && it.unset === undefined)
   if (all.length > 1)
     throw new Fault(
       'invalid',
@@ -54,5 +60,6 @@ export function chooseProvider(
 ): ProviderName | undefined {
   // What a project names goes before what happens to be there.
   const named = wanted.find((name) => refs.some((ref) => credentials.get(ref)?.provider === name))
+  if (named !== undefined) findCredential(credentials, refs, named)
   return named ?? wanted.find((name) => findCredential(credentials, refs, name) !== undefined)
 }

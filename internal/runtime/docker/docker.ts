@@ -162,6 +162,7 @@ export function createDocker({
     events: createEvents(docker, names, heartbeat.alarm, log),
     images: translated(images.list),
     resolveImage: translated(images.resolve),
+    basesOf: translated(images.basesOf),
     build: translated(createBuild({ engine, images, images_dir, log })),
   }
 }

@@ -1,12 +1,11 @@
 // The external base image of a container type: the one in the engine, or the registry's, or (for Debian) one that is built
 // locally. A registry that does not answer delays the build by a few seconds only.
 import { Fault } from '../../fault.ts'
-import type { BuildProgress } from '../runtime.ts'
 import type { ImageEngine } from './engine.ts'
-import { followReports } from './progress.ts'
+import { followReports, type LineProgress } from './progress.ts'
 import { findRootfs } from './rootfs.ts'
 
-type Options = { progress: BuildProgress; signal: AbortSignal }
+type Options = { progress: LineProgress; signal: AbortSignal }
 
 const registryAnswerMs = 6_000
 const registryStallMs = 30_000

@@ -27,6 +27,7 @@ export type Images = {
   state(type: ContainerType): Promise<ImageState>
   list(): Promise<ImageState[]>
   resolve(type_or_reference: string): Promise<string | undefined>
+  basesOf(type: string): Promise<string[] | undefined>
 }
 
 /** The base image of a Dockerfile: the default value of its `ARG BASE`. */
@@ -83,9 +84,16 @@ export function createImages(engine: ImageEngine, images_dir: string): Images {
     }
   }
 
+  async function basesOf(name: string): Promise<string[] | undefined> {
+    const type = await find(name)
+    if (!type) return undefined
+    return 'type' in type.base ? [type.base.type, ...((await basesOf(type.base.type)) ?? [])] : []
+  }
+
   return {
     find: (type) => find(type),
     state,
+    basesOf,
     async list() {
       const folders = await readdir(images_dir, { withFileTypes: true })
       const names = folders.filter((entry) => entry.isDirectory()).map((entry) => entry.name)

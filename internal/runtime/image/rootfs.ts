@@ -7,7 +7,6 @@ import type { Readable } from 'node:stream'
 import { Fault } from '../../fault.ts'
 import { isRoot } from '../../lib/is-root.ts'
 import { findProgram, runCommand, startCommand } from '../command.ts'
-import type { BuildProgress } from '../runtime.ts'
 import {
   type AptSource,
   distributionSources,
@@ -16,8 +15,9 @@ import {
   parseOsRelease,
   type SourceFile,
 } from './apt-sources.ts'
+import type { LineProgress } from './progress.ts'
 
-type Options = { progress: BuildProgress; signal: AbortSignal }
+type Options = { progress: LineProgress; signal: AbortSignal }
 export type Rootfs = {
   codename: string
   tar(options: Options, take: (tar: Readable) => Promise<void>): Promise<void>

@@ -10,6 +10,8 @@ import type { Programs } from './binaries.ts'
 import { endProcessesIn } from './postmaster.ts'
 
 const user = 'oubliette'
+/** Of the roles for read-only queries; all of them have it. */
+export const readRolePrefix = 'oubliette_read_'
 const socket = '.s.PGSQL.5432'
 /** The maximum path length of a Unix socket, without the terminating zero. */
 const socketPathBytes = process.platform === 'linux' ? 107 : 103
@@ -111,6 +113,19 @@ function run(program: string, args: string[], cwd: string, account: Account | un
   })
 }
 
+/** Who may connect: the server, and its account for read-only queries. An existing file is replaced in one step. */
+async function writeRules(data: string, account: Account | undefined): Promise<void> {
+  const file = join(data, 'pg_hba.conf')
+  const text = `local all ${user} scram-sha-256\nlocal all /^${readRolePrefix} scram-sha-256\n`
+  if ((await readIfThere(file)) === text.trim()) return
+  const rules = await open(`${file}.new`, 'w', 0o600)
+  await rules.writeFile(text)
+  await rules.sync()
+  await rules.close()
+  await own(`${file}.new`, account)
+  await rename(`${file}.new`, file)
+}
+
 /** Created under a temporary name and renamed when it is complete and synced to disk, so that initdb can be killed. */
 async function initialise(directory: string, bin: string, account: Account | undefined): Promise<void> {
   const draft = join(directory, `data.new-${randomBytes(4).toString('hex')}`)
@@ -126,10 +141,7 @@ async function initialise(directory: string, bin: string, account: Account | und
     draft,
     account,
   )
-  const rules = await open(join(draft, 'pg_hba.conf'), 'w', 0o600)
-  await rules.writeFile(`local all ${user} scram-sha-256\n`)
-  await rules.sync()
-  await rules.close()
+  await writeRules(draft, account)
   await rename(draft, join(directory, 'data'))
   await sync(directory)
 }
@@ -170,6 +182,7 @@ export async function ensureCluster(
         hint: 'restore a backup into a new OUBLIETTE_HOME, or run the release that created it',
       },
     )
+  if (version !== undefined) await writeRules(data, account)
   return await knownCluster(home)
 }
 

@@ -1,6 +1,7 @@
-import { type Insertable, type RawBuilder, sql } from 'kysely'
+import { type Insertable, type RawBuilder, type Selectable, sql } from 'kysely'
 import type { Db } from '../open.ts'
 import type { AuditTable } from '../schema.ts'
+import { type Page, type PageRequest, readCursor, toPage } from './page.ts'
 import { prepared } from './prepared.ts'
 
 export type AuditRow = Omit<Insertable<AuditTable>, 'reason'>
@@ -77,4 +78,36 @@ export async function deleteAuditBefore(db: Db, at: Date): Promise<void> {
     .orderBy('at')
     .limit(deletedAtOnce)
   await db.deleteFrom('audit').where('id', 'in', old).execute()
+}
+
+export type AuditFilter = PageRequest & {
+  actor?: string
+  tool?: string
+  action?: string
+  project_id?: string
+  outcome?: string
+  since?: string
+}
+
+/** Newest first. `actor` is a token, a session or the id of a caller. */
+export async function listAudit(db: Db, filter: AuditFilter): Promise<Page<Selectable<AuditTable>>> {
+  const from = readCursor(filter.cursor)
+  let query = db
+    .selectFrom('audit')
+    .selectAll()
+    .orderBy('at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(filter.limit + 1)
+  const { actor } = filter
+  if (actor !== undefined)
+    query = query.where((is) =>
+      is.or([is('caller_id', '=', actor), is('token_id', '=', actor), is('session_id', '=', actor)]),
+    )
+  for (const column of ['tool', 'action', 'project_id', 'outcome'] as const) {
+    const wanted = filter[column]
+    if (wanted !== undefined) query = query.where(column, '=', wanted)
+  }
+  if (filter.since !== undefined) query = query.where('at', '>=', filter.since)
+  if (from) query = query.where(sql<boolean>`(at, id) < (${from.at}::timestamptz, ${from.id}::bigint)`)
+  return toPage(await query.execute(), filter.limit, (row) => ({ at: row.at, id: String(row.id) }))
 }

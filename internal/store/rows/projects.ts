@@ -54,6 +54,56 @@ export async function projectById(db: Db, id: string): Promise<ProjectWithContai
   return row
 }
 
+const byNames = prepared<{ given: string; id: string }, [names: string[], only_id: string | null]>(
+  'projects_by_names',
+  (db) =>
+    sql<{ given: string; id: string }>`
+      select given.name as given, projects.id
+      from unnest(${[]}::text[]) as given(name)
+      join projects on lower(projects.name) = lower(given.name)
+      where projects.id = coalesce(${null}::uuid, projects.id)`.compile(db),
+)
+
+/** The ids by the names as they were given, also of projects that are being deleted; `only_id` is the only one that is seen. */
+export async function projectIdsByName(
+  db: Db,
+  names: string[],
+  only_id: string | undefined,
+): Promise<Map<string, string>> {
+  const found = await byNames(db, names, only_id ?? null)
+  return new Map(found.map(({ given, id }) => [given, id]))
+}
+
+/**
+ * Names among which one similar to the given text is likely: its neighbours in the index, those of about its length, and the
+ * project whose id begins with it. The number of rows is bounded, however many projects there are.
+ */
+export async function namesLike(
+  db: Db,
+  text: string,
+  only_id: string | undefined,
+): Promise<{ name: string; by_id: boolean }[]> {
+  const hex = /^[0-9a-f-]{4,35}$/.test(text) ? text.replaceAll('-', '') : undefined
+  const seen = sql`deleting_at is null and id = coalesce(${only_id ?? null}::uuid, id)`
+  const { rows } = await sql<{ name: string; by_id: boolean }>`
+    (select name, true as by_id from projects where ${seen}
+      and id between ${hex?.padEnd(32, '0') ?? null}::uuid and ${hex?.padEnd(32, 'f') ?? null}::uuid limit 1)
+    union all
+    (select name, false from projects where ${seen} and lower(name) >= lower(${text}) order by lower(name) limit 20)
+    union all
+    (select name, false from projects where ${seen} and lower(name) < lower(${text}) order by lower(name) desc limit 20)
+    union all
+    (select name, false from projects where ${seen}
+      and char_length(name) between char_length(${text}) - 3 and char_length(${text}) + 3 limit 200)`.execute(
+    db,
+  )
+  return rows
+}
+
+export async function projectNames(db: Db, ids: string[]): Promise<{ id: string; name: string }[]> {
+  return await db.selectFrom('projects').select(['id', 'name']).where('id', 'in', ids).execute()
+}
+
 export async function projectByIdempotencyKey(
   db: Db,
   created_by: string,

@@ -28,6 +28,7 @@ const approval = z.object({
   kind: z.enum(approvalKinds),
   session_id: z.string().nullable(),
   project_id: z.string().nullable(),
+  project_name: z.string().nullable(),
   request_id: z.string(),
   tool_call: z
     .record(z.string(), z.unknown())
@@ -58,24 +59,25 @@ export const approvalTool = tool({
   name: 'approval',
   about:
     'What must be asked before it happens, and the decisions: permission requests of droids, tool calls, changed definitions of upstream tools, questions of upstream servers and OAuth consents.',
-  brief: 'Requests to decide.',
+  brief: 'Asked permissions.',
   briefs: {
     ...pagingBriefs,
     session_id: '',
     project_id: '',
     status: '',
-    kind: '',
     scope: '',
     approval_id: '',
     decision: '',
     reason: '',
-    content: 'Of an elicitation',
+    content: '',
   },
+  // A filter for people with a full inbox; every result states its kind.
+  aliases: ['kind'],
   actions: {
     list: action({
       about:
         'List approvals, oldest first; use `status: open` to find those that wait for a decision, and `scope: always` to find remembered decisions that are in force.',
-      brief: 'List, oldest first.',
+      brief: 'Oldest first.',
       needs: 'project:read',
       example: { status: 'open' },
       input: z.object({
@@ -109,7 +111,7 @@ export const approvalTool = tool({
     decide: action({
       about:
         'Allow or deny an open approval, so that the droid continues; returns the decided approval. The first decision is final. A session decides only for its descendants, and allows only what it may do itself.',
-      brief: 'Decide an open one, finally.',
+      brief: 'Final decision.',
       needs: 'project:write',
       example: { approval_id: ids.approval_id, decision: 'allow' },
       input: z.object({
@@ -136,7 +138,7 @@ export const approvalTool = tool({
     }),
     revoke: action({
       about: 'Revoke a remembered decision, so that the next call of the tool is asked again; returns it.',
-      brief: 'Undo its scope.',
+      brief: 'Undo scope.',
       needs: 'project:write',
       example: { approval_id: ids.approval_id },
       input: z.object({ approval_id }),

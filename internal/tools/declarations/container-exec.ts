@@ -4,10 +4,10 @@ import { Fault } from '../../fault.ts'
 import { patterns } from '../../ids.ts'
 import { killSignals } from '../../protocol/messages.ts'
 import { execStatuses } from '../../store/schema.ts'
-import { action, type RunContext } from '../tool.ts'
+import { reporting } from '../reporting.ts'
+import { action } from '../tool.ts'
 import { cursor, exampleIds as ids, limit, maybeTime, next_cursor, project_id, time } from './fields.ts'
 
-const alive_ms = 10_000
 const attachedSeconds = { usual: 60, most: 86_400 }
 const detachedSeconds = { usual: 3600, most: 7 * 86_400 }
 
@@ -36,18 +36,6 @@ const shown = z.object({
     .describe('Bytes written in total, including output that is not stored; null while the command runs.'),
   stderr_bytes: z.number().nullable(),
 })
-
-/** Progress in seconds, which must only increase, and a heartbeat: clients give up on calls without progress. */
-function reporting(progress: RunContext['progress']) {
-  const began = performance.now()
-  let last = 0
-  const tell = (message?: string) => {
-    last = Math.max(last + 0.001, Math.round(performance.now() - began) / 1000)
-    progress({ progress: last, ...(message === undefined ? {} : { message }) })
-  }
-  const timer = setInterval(() => tell(), alive_ms)
-  return { tell, [Symbol.dispose]: () => clearInterval(timer) }
-}
 
 function secondsOf(given: number | undefined, { usual, most }: { usual: number; most: number }): number {
   if (given !== undefined && given > most)

@@ -1,5 +1,7 @@
 import { z } from 'zod'
+import { stepText } from '../../manager/container/starts.ts'
 import type { LogLine } from '../../runtime/runtime.ts'
+import { reporting } from '../reporting.ts'
 import { action, tool } from '../tool.ts'
 import { execActions } from './container-exec.ts'
 import { exampleIds as ids, maybeTime, pagingBriefs, project_id } from './fields.ts'
@@ -73,12 +75,13 @@ export const containerTool = tool({
       }),
       output: started,
       run: async ({ managers, progress }, input) => {
+        using report = reporting(progress)
         const { id, status, image, started_at, tampered, repaired } = await managers.containers.start(
           input.project_id,
           {
             recreate: input.recreate,
             reset_failures: true,
-            progress: (message) => progress({ progress: 0, message }),
+            progress: (step) => report.tell(stepText(step)),
           },
         )
         return {
@@ -110,7 +113,8 @@ export const containerTool = tool({
           .describe('Seconds between SIGTERM and SIGKILL, at most 300. Default: 10.'),
       }),
       output: z.object({ project_id: z.string(), status: z.literal('stopped') }),
-      run: async ({ managers }, input) => {
+      run: async ({ managers, progress }, input) => {
+        using _alive = reporting(progress)
         await managers.containers.stop(input.project_id, input.grace_seconds)
         return { project_id: input.project_id, status: 'stopped' as const }
       },

@@ -1,7 +1,7 @@
 // Input and output fields that several tools share, described once.
 import { z } from 'zod'
 import { limitsSchema } from '../../config/limits.ts'
-import { patterns } from '../../ids.ts'
+import { isProjectReference, patterns } from '../../ids.ts'
 import { workspaceStates } from '../../store/schema.ts'
 
 /** Ids for the examples of actions. */
@@ -17,12 +17,16 @@ export const exampleIds = {
 }
 export const project_id = z
   .string()
-  .regex(patterns.project, 'is not a project id (a UUID)')
-  .describe('Id of the project (a UUID), as `project list` returns it.')
+  .refine(isProjectReference, 'is not a project id (a UUID) or name')
+  .describe('Id (a UUID) or name of the project.')
 export const workspace_id = z
   .string()
   .regex(patterns.workspace, 'is not a workspace id (lower-case letters, digits, - and _; at most 63)')
-  .describe('Id of the workspace. Default: the default workspace of the project.')
+  .describe('Name of the workspace, which is its id. Default: the default workspace of the project.')
+/** In results: the project by id and name. */
+export const projectOutput = { project_id: z.string(), project_name: z.string() }
+/** A scope with a project by name is longer than one with an id. */
+export const scope = z.string().max(200)
 export const token_id = z
   .string()
   .regex(patterns.token, 'is not a token id (tok_…)')

@@ -2,6 +2,7 @@
 import type { Tool } from '../tool.ts'
 import { approvalTool } from './approval.ts'
 import { containerTool } from './container.ts'
+import { diagnosticsTool } from './diagnostics.ts'
 import { mcpServerTool } from './mcp-server.ts'
 import { projectTool } from './project.ts'
 import { scheduleTool } from './schedule.ts'
@@ -19,6 +20,7 @@ const all = [
   approvalTool,
   scheduleTool,
   tokenTool,
+  diagnosticsTool,
   callerToolResponse,
   configLimits,
   imageRebuild,

@@ -2,9 +2,9 @@
 // of callers and of upstream servers. Not listed and not callable by name.
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
-import { patterns } from '../../ids.ts'
+import { isProjectReference, patterns } from '../../ids.ts'
 import { type IndexedEvent, shownEvent } from '../../manager/events/event-log.ts'
-import { createDisabled } from '../disabled-tools.ts'
+import { createDisabled } from '../droid/disabled-tools.ts'
 import { internal } from '../tool.ts'
 import { project_id } from './fields.ts'
 
@@ -63,7 +63,7 @@ export const projectStream = internal({
   action: () => 'stream',
   needs: 'project:read',
   input: z.object({
-    project_id: z.string().regex(patterns.project, 'the path holds no project id (a UUID)'),
+    project_id: z.string().refine(isProjectReference, 'the path holds no project id (a UUID) or name'),
     /** A position in the order of the whole log. */
     since_index: z.int().min(-1),
   }),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { connectionFields, optionFields, serverName } from '../../config/mcp-servers.ts'
 import { Fault } from '../../fault.ts'
 import { toolStatuses, transports } from '../../store/rows/upstream/tables.ts'
-import { createDisabled } from '../disabled-tools.ts'
+import { createDisabled } from '../droid/disabled-tools.ts'
 import { action, type RunContext, tool } from '../tool.ts'
 import {
   cursor,
@@ -189,7 +189,11 @@ export const mcpServerTool = tool({
       needs: 'project:write',
       idempotent: true,
       example: { name: 'github', enabled: false },
-      input: z.object({ ...which, transport: z.enum(transports).optional(), ...settable }),
+      input: z.object({
+        ...which,
+        transport: z.enum(transports).optional().describe('Another transport.'),
+        ...settable,
+      }),
       output: server,
       run: async ({ managers, caller }, input) =>
         await managers.gateway.registry.update(caller, entryOf(input)),

@@ -1,6 +1,9 @@
 import { z } from 'zod'
+import { isOneLine, longestProjectName, looksLikeId } from '../../ids.ts'
+import { stepText } from '../../manager/container/starts.ts'
 import { boundaries } from '../../manager/project/boundaries.ts'
 import { containerStatuses } from '../../store/schema.ts'
+import { reporting } from '../reporting.ts'
 import { action, tool } from '../tool.ts'
 import {
   cursor,
@@ -12,6 +15,7 @@ import {
   next_cursor,
   pagingBriefs,
   project_id,
+  scope,
   time,
   workspaceState,
 } from './fields.ts'
@@ -19,12 +23,12 @@ import {
 const name = z
   .string()
   .min(1)
-  .max(100)
-  .regex(
-    /^[^\p{Cc}\p{Z}](?:[^\p{Cc}]*[^\p{Cc}\p{Z}])?$/u,
-    'must be one line without leading or trailing spaces',
+  .max(longestProjectName)
+  .refine(isOneLine, 'must be one line without leading or trailing spaces')
+  .refine((text) => !looksLikeId(text), 'looks like an id; choose another name')
+  .describe(
+    'Name of the project, at most 100 characters, unique regardless of case; not in the form of an id.',
   )
-  .describe('Name of the project, at most 100 characters, unique regardless of case.')
 const relative = z
   .string()
   .min(1)
@@ -110,13 +114,11 @@ const changeable = {
     .describe(
       'Container type, as `project options` lists them. Default: `default_container_type` of the config.',
     ),
-  api_scope_grant: z
-    .string()
-    .max(100)
+  api_scope_grant: scope
     .nullable()
     .optional()
     .describe(
-      'The widest `api_scope` that sessions of this project may have beyond the project itself: admin, admin:ro, project:<uuid> or project:<uuid>:ro; null for none. Only callers that hold this scope can then write to the project. Widening the grant removes the container, and fails while the project has live sessions or enabled schedules.',
+      'The widest `api_scope` that sessions of this project may have beyond the project itself: admin, admin:ro, project:<id or name> or project:<id or name>:ro, stored with the id; null for none. Only callers that hold this scope can then write to the project. Widening the grant removes the container, and fails while the project has live sessions or enabled schedules.',
     ),
 }
 
@@ -232,11 +234,13 @@ export const projectTool = tool({
           ),
       }),
       output: project,
-      run: async ({ managers, caller, progress }, { wait, ...fields }) =>
-        await managers.projectCreation(caller, fields, {
+      run: async ({ managers, caller, progress }, { wait, ...fields }) => {
+        using report = reporting(progress)
+        return await managers.projectCreation(caller, fields, {
           wait,
-          progress: (message) => progress({ progress: 0, message }),
-        }),
+          progress: (step) => report.tell(stepText(step)),
+        })
+      },
     }),
     list: action({
       about: 'List the projects that this token may see, oldest first.',
@@ -291,7 +295,10 @@ export const projectTool = tool({
       example: { project_id: ids.project_id },
       input: z.object({ project_id }),
       output: z.object({ project_id: z.string(), deleted: z.literal(true), existed: z.boolean() }),
-      run: async ({ managers }, input) => await managers.projects.remove(input.project_id),
+      run: async ({ managers, progress }, input) => {
+        using _alive = reporting(progress)
+        return await managers.projects.remove(input.project_id)
+      },
     }),
     options: action({
       about:

@@ -9,6 +9,7 @@ import {
   next_cursor,
   pagingBriefs,
   project_id,
+  projectOutput,
   time,
   workspace_id,
 } from './fields.ts'
@@ -77,7 +78,7 @@ const statuses = ['queued', 'running', 'success', 'failed', 'skipped', 'cancelle
 const run = z.object({
   run_id: z.string(),
   schedule_id: z.string(),
-  project_id: z.string(),
+  ...projectOutput,
   workspace_id: z.string().nullable(),
   trigger: z.enum(['cron', 'catch_up', 'manual']),
   status: z.enum(statuses),
@@ -110,7 +111,7 @@ const schedule = z.object({
   next_runs: z.array(time),
   targets: z.array(
     z.object({
-      project_id: z.string(),
+      ...projectOutput,
       workspace_id: z.string().nullable(),
       session_id: z.string().nullable().describe('Session that its runs resume.'),
       last_run: run.nullable(),

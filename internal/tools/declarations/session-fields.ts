@@ -4,7 +4,7 @@ import { Fault } from '../../fault.ts'
 import { patterns } from '../../ids.ts'
 import type { Declaration } from '../../manager/caller/tools.ts'
 import { sessionStatuses } from '../../protocol/session-status.ts'
-import { maybeTime, time } from './fields.ts'
+import { maybeTime, projectOutput, scope, time } from './fields.ts'
 
 export const session_id = z
   .string()
@@ -73,12 +73,10 @@ export const spawning = {
     .optional()
     .describe('Your own id for the session; stored, not interpreted.'),
   source: z.string().max(200).optional().describe('Origin of the request; stored, not interpreted.'),
-  api_scope: z
-    .string()
-    .max(100)
+  api_scope: scope
     .optional()
     .describe(
-      'Scope in which the droid may use the tools of Oubliette, at most your own. Default: none, the droid cannot use them.',
+      'Scope in which the droid may use the tools of Oubliette, at most your own: admin, admin:ro, project:<id or name> or project:<id or name>:ro, stored with the id. Default: none, the droid cannot use them.',
     ),
   create_workspace: z
     .boolean()
@@ -124,7 +122,7 @@ const callerFields = {
 export const calling = {
   ...callerFields,
   context: z
-    .looseObject(callerFields)
+    .strictObject(callerFields)
     .optional()
     .describe('May contain `caller_id` and `caller_tools` instead of the top level.'),
 }
@@ -140,7 +138,7 @@ export function declarationOf({ caller_id, caller_tools, context }: Calling): De
 
 export const session = z.object({
   session_id: z.string(),
-  project_id: z.string(),
+  ...projectOutput,
   workspace_id: z.string(),
   droid: z.string(),
   model: z.string().nullable(),
@@ -163,6 +161,13 @@ export const session = z.object({
     })
     .describe('Memory of the droid.'),
   reason: z.string().nullable(),
+  step: z
+    .string()
+    .nullable()
+    .describe(
+      'What is done before the droid can start, such as building the image; null unless `preparing`.',
+    ),
+  percent: z.number().nullable().describe('How much of the build of the image is done; null if unknown.'),
   requires: z
     .array(z.string())
     .describe('Ids of the requests that a caller must answer while the session is `waiting`.'),

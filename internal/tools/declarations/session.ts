@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
+import { stepText } from '../../manager/container/starts.ts'
+import type { ShownEvent } from '../../manager/events/event-log.ts'
 import type { Addressed } from '../../manager/session/sessions.ts'
 import { sessionStatuses } from '../../protocol/session-status.ts'
+import { reporting } from '../reporting.ts'
 import { action, type RunContext, tool } from '../tool.ts'
 import {
   cursor,
@@ -26,14 +29,23 @@ import {
   wait_seconds,
 } from './session-fields.ts'
 
+const mostProgress = 500
+
+/** An event as the message of a progress report. */
+function progressOf(event: ShownEvent): string {
+  const { text, step, percent, status } = event as Record<string, unknown>
+  if (typeof text === 'string') return text.slice(0, mostProgress)
+  if (typeof step === 'string') return stepText({ step, ...(typeof percent === 'number' ? { percent } : {}) })
+  return typeof status === 'string' && event.type === 'status' ? status : event.type
+}
+
 async function answer({ managers, signal, progress }: RunContext, turn: Addressed, wait: number) {
-  let told = 0
+  using report = reporting(progress)
   const finished =
     wait > 0 &&
-    (await managers.sessionWait.turn(turn, { wait_seconds: wait, signal }, (event) => {
-      const { text } = event as { text?: unknown }
-      progress({ progress: ++told, message: typeof text === 'string' ? text.slice(0, 500) : event.type })
-    }))
+    (await managers.sessionWait.turn(turn, { wait_seconds: wait, signal }, (event) =>
+      report.tell(progressOf(event)),
+    ))
   const { turn_id, since_index, spawned } = turn
   return { ...(await managers.sessions.get(turn.session_id)), turn_id, since_index, spawned, finished }
 }
@@ -219,7 +231,8 @@ export const sessionTool = tool({
         ...session.shape,
         ended: z.array(z.string()).describe('Ids of all ended sessions: this one and its descendants.'),
       }),
-      run: async ({ managers, signal }, input) => {
+      run: async ({ managers, signal, progress }, input) => {
+        using _alive = reporting(progress)
         await managers.sessions.require(input.session_id)
         const ended = await managers.sessions.end(input.session_id)
         await managers.sessionWait.ended(ended, { wait_seconds: input.wait_seconds, signal })
@@ -282,8 +295,10 @@ export const sessionTool = tool({
         status: z.enum(sessionStatuses),
         has_more: z.boolean(),
       }),
-      run: async ({ managers, signal }, { session_id, ...query }) =>
-        await managers.sessionWait.page(session_id, { ...query, signal }),
+      run: async ({ managers, signal, progress }, { session_id, ...query }) => {
+        using _alive = reporting(progress)
+        return await managers.sessionWait.page(session_id, { ...query, signal })
+      },
     }),
     cleanup: action({
       about: 'Delete sessions that ended at least `max_age_hours` ago, with their events; returns their ids.',

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
+import { reporting } from '../reporting.ts'
 import { action, standalone } from '../tool.ts'
 import { exampleIds as ids, limitsOutput, maybeTime, project_id, workspace_id } from './fields.ts'
 import { session_id } from './session-fields.ts'
@@ -53,9 +54,9 @@ export const imageRebuild = standalone(
   'image_rebuild',
   action({
     about:
-      'Rebuild the image of a container type and return it; build output is sent as progress. Running containers keep their image until they are recreated with `container start`.',
+      'Build the image of a container type and return it; build output is sent as progress. An image that is current is built again only with `no_cache`. Running containers keep their image until they are recreated with `container start`.',
     brief:
-      'Rebuild the image of a container type; output is sent as progress. container start with recreate uses it.',
+      'Build the image of a container type; if current, only with no_cache. container start with recreate uses it.',
     needs: 'global:write',
     example: { container_type: 'base' },
     input: z.object({
@@ -63,7 +64,9 @@ export const imageRebuild = standalone(
       no_cache: z
         .boolean()
         .default(false)
-        .describe('Build without cached layers, to get newer packages. Default: false.'),
+        .describe(
+          'Build again without cached layers, also if the image is current, to get newer packages. Default: false.',
+        ),
     }),
     output: z.object({
       container_type: z.string(),
@@ -71,17 +74,22 @@ export const imageRebuild = standalone(
       size_bytes: z.number().nullable(),
       created_at: maybeTime,
       duration_ms: z.number(),
+      rebuilt: z
+        .boolean()
+        .describe(
+          'False if the image was current: its folder and its base have not changed since it was built.',
+        ),
     }),
     run: async ({ managers, progress, signal }, { container_type, no_cache }) => {
-      let lines = 0
+      using report = reporting(progress)
       return await managers.containers.rebuildImage(container_type, {
         no_cache,
         signal,
-        progress: (message) => progress({ progress: ++lines, message }),
+        progress: ({ line }) => report.tell(line),
       })
     },
   }),
-  { container_type: 'See project options', no_cache: 'For newer packages' },
+  { container_type: 'See project options', no_cache: 'Build again, for newer packages' },
 )
 
 const change = z
@@ -178,7 +186,10 @@ export const callerToolResponse = standalone(
         .unknown()
         .optional()
         .describe('Result of the call: any JSON, or an MCP tool result with `content`.'),
-      error: z.unknown().optional().describe('Why the call failed: a sentence, or an object with `message`.'),
+      error: z
+        .union([z.string(), z.unknown()])
+        .optional()
+        .describe('Why the call failed: a sentence, or an object with `message`.'),
       progress: z
         .strictObject({
           progress: z.number(),

@@ -7,6 +7,7 @@ import {
   maybeTime,
   next_cursor,
   pagingBriefs,
+  scope,
   time,
   token_id,
 } from './fields.ts'
@@ -15,6 +16,10 @@ const shown = {
   token_id: z.string(),
   name: z.string(),
   scope: z.string(),
+  project_name: z
+    .string()
+    .nullable()
+    .describe('Of the project of the scope; null for a scope of all projects.'),
   created_at: time,
   created_by: z.string(),
   expires_at: maybeTime,
@@ -36,7 +41,7 @@ export const tokenTool = tool({
   briefs: {
     ...pagingBriefs,
     name: 'Purpose',
-    scope: 'admin, admin:ro, project:<uuid> or project:<uuid>:ro',
+    scope: 'admin, admin:ro, project:<id or name> or project:<id or name>:ro',
     expires_in_hours: 'Default: never',
     token_id: 'tok_…',
   },
@@ -49,7 +54,9 @@ export const tokenTool = tool({
       example: { name: 'site', scope: 'admin:ro' },
       input: z.object({
         name: z.string().min(1).max(100).describe('Who or what the token is for, at most 100 characters.'),
-        scope: z.string().max(100).describe('Scope: admin, admin:ro, project:<uuid> or project:<uuid>:ro.'),
+        scope: scope.describe(
+          'Scope: admin, admin:ro, project:<id or name> or project:<id or name>:ro; stored with the id.',
+        ),
         expires_in_hours: z
           .number()
           .min(0.001)

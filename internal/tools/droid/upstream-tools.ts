@@ -6,9 +6,9 @@ import type { Identity } from '../../manager/session/identity.ts'
 import type { Offer } from '../../manager/upstream/catalog.ts'
 import { prefix } from '../../manager/upstream/names.ts'
 import { upstreamToolCall, upstreamToolSearch } from '../declarations/internal.ts'
-import { createDisabled } from '../disabled-tools.ts'
 import type { Door } from '../door.ts'
 import type { CallContext } from '../tool.ts'
+import { createDisabled } from './disabled-tools.ts'
 
 type Listed = { name: string; inputSchema: Record<string, unknown>; [key: string]: unknown }
 type Params = { tool: string; arguments: Record<string, unknown>; call_id?: string | undefined }

@@ -101,14 +101,17 @@ export function createCredentials(
         ...(scope === undefined ? {} : { scope }),
       },
       state: () => begun?.state ?? '',
-      clientInformation: async () => {
+      clientInformation: async (context) => {
         const { client } = await stored.load()
         if (client_id === undefined) return client
+        // The authorization server that it is used with first: it is sent to no other.
+        const issuer = client?.issuer ?? context?.issuer
+        if (client?.issuer === undefined && issuer !== undefined)
+          await stored.change({ client: { client_id, issuer } })
         return {
           client_id,
           ...(client_secret ? { client_secret: client_secret.reveal() } : {}),
-          // The authorization server that it was used with first: it is sent to no other.
-          ...(client?.issuer === undefined ? {} : { issuer: client.issuer }),
+          ...(issuer === undefined ? {} : { issuer }),
         }
       },
       saveClientInformation: async (client) => {
@@ -177,8 +180,9 @@ export function createCredentials(
       try {
         await auth(providerFor(), authOptions(kept))
       } catch (error) {
-        if (isRefusal(error)) await stored.change({ refused: 'revoked', tokens: undefined })
-        throw error
+        if (!isRefusal(error)) throw error
+        await stored.change({ refused: 'revoked', tokens: undefined })
+        throw new UnauthorizedError()
       }
       return
     }

@@ -6,7 +6,7 @@ import { createParser } from 'eventsource-parser'
 import { jsonProblem } from '../../event-loop/json-bounds.ts'
 import { reasonOf } from '../reason.ts'
 import { createMessageBudget, type MessageBudget } from './message-budget.ts'
-import { idOf, lostCode, messageLimit, type RequestId, refusal } from './messages.ts'
+import { idOf, lostCode, messageLimit, type RequestId, refusal, tooLarge } from './messages.ts'
 
 /** In `_meta` of a server request: the id of the call on whose stream it arrived. */
 export const callMetaKey = 'dev.oubliette/call'
@@ -50,10 +50,12 @@ export function filterEvents(
   }
 
   function message(data: string): string | undefined {
-    const problem = jsonProblem(data)
+    const bytes = Buffer.byteLength(data)
+    const costly = bytes > limit ? undefined : jsonProblem(data)
+    const problem = bytes > limit ? tooLarge(bytes, max_result_bytes) : costly && `the result ${costly}`
     if (problem) {
       const id = idOf(data.slice(0, 256), data.slice(-256)) ?? request_id
-      return id === undefined ? undefined : refuse(id, `the result ${problem}`)
+      return id === undefined ? undefined : refuse(id, problem)
     }
     if (data.length > maxUnaskedChars) {
       if (idOf(data.slice(0, 256), data.slice(-256)) === request_id) answered = true

@@ -17,7 +17,7 @@ type Parts = {
   get(session_id: string, signal?: AbortSignal): Promise<SessionInfo>
 }
 
-/** The server sends a heartbeat every 15 s. A connection without any is dead, although nobody closed it. */
+/** The server sends a heartbeat every 15 s. A connection without any is dead, although neither side closed it. */
 const silence_ms = 60_000
 
 /** Yields the events of one connection, until it ends. */

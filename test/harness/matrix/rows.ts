@@ -42,6 +42,12 @@ let made = 0
 
 /** By `tool.action`, or `tool` for a tool without actions. */
 export const rows: Record<string, Row> = {
+  'diagnostics.health': { class: 'admin read', ...nothing() },
+  'diagnostics.server_log': { class: 'admin read', ...nothing() },
+  'diagnostics.db_query': { class: 'admin read', ...nothing({ query: 'select 1' }) },
+  'diagnostics.config': { class: 'admin read', ...nothing() },
+  'diagnostics.audit': { class: 'admin read', ...nothing() },
+
   'project.create': { class: 'global write', input: () => ({ name: `matrix created ${++made}` }) },
   'project.list': { class: 'global read', ...nothing() },
   'project.get': { class: 'project read', ...about() },

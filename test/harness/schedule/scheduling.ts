@@ -8,6 +8,7 @@ import { hashOf, newSecret } from '../../../internal/auth/tokens.ts'
 import { unknown } from '../../../internal/fault.ts'
 import { newSessionId, newTokenId } from '../../../internal/ids.ts'
 import { createLog, Secret } from '../../../internal/log.ts'
+import { createProjectNames } from '../../../internal/manager/project/names.ts'
 import type { FollowSession, ScheduledCall } from '../../../internal/manager/schedule/run.ts'
 import { type Clock, createScheduler } from '../../../internal/manager/schedule/scheduler.ts'
 import { createSchedules, type ScheduleFields } from '../../../internal/manager/schedule/schedules.ts'
@@ -178,6 +179,7 @@ export function createScheduling(
     times,
     history_days,
     now: clock.now,
+    projectNames: createProjectNames(store.db),
     projects: {
       async require(id) {
         const row = await projectById(store.db, id)

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { DecidedApproval, Decision, Question } from '../../../internal/manager/approval/approval.ts'
+import type { SessionStatus } from '../../../internal/protocol/session-status.ts'
 import {
   admin,
   type Inbox,
@@ -156,7 +157,20 @@ describe('a question', () => {
     })
   })
 
-  test('ends with the turn and with the session', async () => {
+  test('stays open while its droid reports that it runs, and ends when it is idle', async () => {
+    const one = await rows.insertSession('running')
+    const { decision, approval_id } = await open(toolQuestion(one, project_id))
+    const report = (seq: number, status: SessionStatus) =>
+      inbox.receive(project_id, one, [{ ...statusEvent(status), seq }])
+    expect((await rows.rowOf(one)).status).toBe('waiting')
+    await report(0, 'running')
+    await report(1, 'waiting')
+    expect((await inbox.approvals.get(approval_id)).status).toBe('open')
+    await report(2, 'idle')
+    expect(await decision).toMatchObject({ decision: 'deny', status: 'cancelled' })
+  })
+
+  test('ends with its session', async () => {
     for (const status of ['failed', 'cancelled', 'completed'] as const) {
       const ending = await rows.insertSession('running')
       const { decision, approval_id } = await open(toolQuestion(ending, project_id))
@@ -295,7 +309,7 @@ describe('a session', () => {
 describe('what an admin wants asked', () => {
   test('is allowed for longer than once only by an admin, and by no rule of the project', async () => {
     const asked = (more: object = {}) =>
-      toolQuestion(session_id, project_id, { server_id: 'mcp_strict', ...more })
+      toolQuestion(session_id, project_id, { server_id: 'mcp_strict', arguments: { same: 1 }, ...more })
     const loose = await open(asked())
     await inbox.approvals.decide(writer(project_id), loose.approval_id, { ...allow, scope: 'always' })
     expect(await inbox.approvals.ask(asked(), waiter().how)).toMatchObject({ decision: 'allow', by: 'rule' })
@@ -311,7 +325,8 @@ describe('what an admin wants asked', () => {
   })
 
   test('a denial of an admin is revoked only by an admin, and counts before what is allowed', async () => {
-    const asked = () => toolQuestion(session_id, project_id, { server_id: 'mcp_denied' })
+    const asked = () =>
+      toolQuestion(session_id, project_id, { server_id: 'mcp_denied', arguments: { same: 1 } })
     const [one, two] = [await open(asked()), await open(asked())]
     await inbox.approvals.decide(writer(project_id), one.approval_id, { ...allow, scope: 'always' })
     await inbox.approvals.decide(admin, two.approval_id, { ...deny, scope: 'always', reason: 'never' })
@@ -369,9 +384,10 @@ describe('an elicitation', () => {
     expect(await kindOf(inbox.approvals.decide(admin, approval_id, { ...deny, content: { age: 1 } }))).toBe(
       'invalid',
     )
-    const answered = await inbox.approvals.decide(admin, approval_id, { ...allow, content: { age: 42 } })
-    expect(JSON.stringify(answered)).not.toContain('42')
-    expect(await decision).toMatchObject({ decision: 'allow', content: { age: 42 } })
+    const content = { age: 42, mail: 'ada@private.example' }
+    const answered = await inbox.approvals.decide(admin, approval_id, { ...allow, content })
+    expect(JSON.stringify(answered)).not.toContain('private.example')
+    expect(await decision).toMatchObject({ decision: 'allow', content })
   })
 
   test('is declined, and cancelled', async () => {

@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { Secret } from '../../../internal/log.ts'
 import { createTokens } from '../../../internal/manager/access/tokens.ts'
+import { createProjectNames } from '../../../internal/manager/project/names.ts'
 import { openStore } from '../../../internal/store/open.ts'
 import {
   addToken,
@@ -61,6 +62,7 @@ describe('on behalf of a token', () => {
     await createTokens({
       store: rig.store,
       requireProject: async () => undefined,
+      projectNames: createProjectNames(rig.store.db),
       forget: () => undefined,
     }).revoke(token.id)
     const shown = await until(
@@ -273,6 +275,7 @@ describe('a server that was killed', () => {
     await createTokens({
       store: rig.store,
       requireProject: async () => undefined,
+      projectNames: createProjectNames(rig.store.db),
       forget: () => undefined,
     }).revoke(token.id)
     await rig.at(minute(1) + 15_000)

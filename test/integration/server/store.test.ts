@@ -162,7 +162,7 @@ async function ownerOf(path: string): Promise<{ uid: number; gid: number }> {
 describe('the lock of a home', () => {
   test('refuses a second daemon, naming the home and the first one’s pid', async () => {
     const { child } = await hold('lock')
-    expect(() => lockHome(home)).toThrow(`another daemon (pid ${child.pid}) is running on ${home}`)
+    expect(() => lockHome(home)).toThrow(`another server (pid ${child.pid}) is running on ${home}`)
     expect(homeHolder(home)).toMatchObject({ pid: child.pid })
   })
 

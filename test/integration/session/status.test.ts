@@ -7,6 +7,7 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   finalStatuses,
+  isBeforeStart,
   isFinal,
   mayFollow,
   type SessionStatus,
@@ -83,7 +84,7 @@ describe('the statuses in SQL', () => {
     const found = globSync('{cmd,internal}/**/*.ts', { cwd: checkout }).filter((file) =>
       list.test(readFileSync(resolve(checkout, file), 'utf8')),
     )
-    const earlier = found.filter((file) => !/^internal\/store\/migrations\/00(0\d|1[0-5])-/.test(file))
+    const earlier = found.filter((file) => !/^internal\/store\/migrations\/00(0\d|1[0-58])-/.test(file))
     expect(earlier).toEqual(['internal/protocol/session-status.ts'])
   })
 })
@@ -236,9 +237,10 @@ describe('the table of states', () => {
   test('containers neither queue nor start a session, and report nothing of one that has no droid', () => {
     for (const from of sessionStatuses) {
       expect(mayFollow('container', from, 'queued')).toBe(false)
+      expect(mayFollow('container', from, 'preparing')).toBe(false)
       expect(mayFollow('container', from, 'starting')).toBe(false)
       const reports = sessionStatuses.some((to) => mayFollow('container', from, to))
-      expect(reports).toBe(!isFinal(from) && from !== 'queued')
+      expect(reports).toBe(!isFinal(from) && !isBeforeStart(from))
     }
   })
 

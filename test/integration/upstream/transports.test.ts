@@ -1,9 +1,9 @@
 // A server from npm by each transport: what it offers, and what its tools answer.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLog } from '../../../internal/log.ts'
-import type { UpstreamTransport } from '../../../internal/upstream/upstream.ts'
+import type { CallOptions, UpstreamTransport } from '../../../internal/upstream/upstream.ts'
 import { createUpstreams } from '../../../internal/upstream/upstreams.ts'
-import { contentOf, options } from '../../fixtures/upstream/options.ts'
+import { contentOf, options, textOf } from '../../fixtures/upstream/options.ts'
 import {
   everything,
   type HttpServer,
@@ -40,7 +40,7 @@ const transports: [string, () => Promise<UpstreamTransport>][] = [
   ],
 ]
 
-describe.each(transports)('server-everything by %s', (_, open) => {
+describe.each(transports)('server-everything by %s', (transport, open) => {
   let id: string
   beforeAll(async () => {
     const spec = specOf(await open())
@@ -138,5 +138,35 @@ describe.each(transports)('server-everything by %s', (_, open) => {
     const { resources } = await upstreams.discover(id)
     const read = await upstreams.readResource(id, resources[0]!.uri as string, options())
     expect(read.contents).toHaveLength(1)
+  })
+
+  it('asks its caller, also while another session calls, where the transport tells the calls apart', async () => {
+    const asked: string[] = []
+    const onInput =
+      (key: string): CallOptions['onInput'] =>
+      async () => {
+        asked.push(key)
+        return { action: 'decline' }
+      }
+    const other = new AbortController()
+    const slow = upstreams
+      .call(
+        id,
+        { tool: 'trigger-long-running-operation', arguments: { duration: 5, steps: 50 } },
+        options({ fair_key: 'a', signal: other.signal, onInput: onInput('a') }),
+      )
+      .catch(() => undefined)
+    const ask = () =>
+      upstreams.call(
+        id,
+        { tool: 'trigger-elicitation-request', arguments: {} },
+        options({ fair_key: 'b', onInput: onInput('b') }),
+      )
+    const answer = transport === 'Streamable HTTP' ? await ask() : undefined
+    other.abort()
+    await slow
+    const text = textOf(answer ?? (await ask()))
+    expect(text).toContain('declined')
+    expect(asked).toEqual(['b'])
   })
 })

@@ -1,4 +1,4 @@
-// Real agents, each in a container without a network, against the scripted model through the model gateway. Slow, and in
+// Real agents, each in a container without a network, against the scripted model through the model proxy. Slow, and in
 // need of their images: `./oubliette test --agents`.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { type AgentWorld, agentCases, agentWorld } from '../../fixtures/agents/agents.ts'

@@ -14,7 +14,7 @@ import {
   keyOf,
   openRequests,
 } from '../../fixtures/droid-socket.ts'
-import { end, get, history } from '../../fixtures/sessions.ts'
+import { end, get, history, untilStatus } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
 
@@ -73,9 +73,7 @@ describe('a call that must be approved', () => {
     const told = events
       .filter(({ type }) => /approval|caller|status/.test(type))
       .map(({ type, status }) => status ?? type)
-    expect(told).toEqual([
-      'starting',
-      'running',
+    expect(told.slice(told.indexOf('running') + 1)).toEqual([
       'tool_approval_request',
       'waiting',
       'allowed',
@@ -220,6 +218,18 @@ describe('an open approval', () => {
       'cancelled',
       'cancelled',
     ])
+  })
+
+  test('is cancelled with its turn', async () => {
+    const one = await spawned()
+    const calling = callTool(one, 'bank_pay')
+    const [approval] = (await openApprovals(booted, one.session_id)) as [Answer]
+    await booted.ok('session', { action: 'cancel', session_id: one.session_id })
+    await untilStatus(booted, one.session_id, 'idle')
+    expect((await calling).error?.message).toMatch(/not approved: the droid no longer waits/)
+    const got = await booted.ok('approval', { action: 'get', approval_id: approval.approval_id })
+    expect(got.status).toBe('cancelled')
+    await end(booted, one.session_id)
   })
 
   test('is denied when its time is over', async () => {

@@ -9,6 +9,7 @@ import {
   insist,
   numbered,
 } from '../../fixtures/chaos/chaos.ts'
+import { statusesOf } from '../../fixtures/sessions.ts'
 import { type Booted, boot, inEngine, onDisk } from '../../harness/booted.ts'
 import { seeded } from '../../harness/random.ts'
 import { until } from '../../harness/wait.ts'
@@ -96,8 +97,7 @@ test(`nothing is lost, doubled or left over when the daemon is killed ${rounds} 
     const events = await allEvents(booted, session_id)
     lines += expectNumbered(events)
     expect(expectTurnsEnded(events)).toBe(1)
-    const statuses = events.filter((event) => event.type === 'status').map((event) => event.status)
-    expect(statuses).toEqual(['starting', 'running', 'idle'])
+    expect(statusesOf(events)).toEqual(['starting', 'running', 'idle'])
   }
   await expectOnce(spoken, spawned)
   for (const session_id of [...steady, spoken, ...ending.slice(-1)])
@@ -138,14 +138,20 @@ async function expectOnce(spoken: string, spawned: Map<string, string>): Promise
 async function expectNothingLeft(): Promise<void> {
   const command = 'for p in /proc/[0-9]*; do tr "\\0" " " < $p/cmdline 2>/dev/null && echo; done'
   for (const project_id of projects) {
-    const { stdout } = await insist(booted, 'container', {
-      action: 'exec',
-      project_id,
-      command: ['bash', '-c', command],
-    })
-    const strange = String(stdout)
-      .split('\n')
-      .filter((line) => line.trim() !== '' && !/supervise|docker-init|^\/sbin\/|\/proc\/\[0-9\]/.test(line))
+    let strange: string[] = []
+    const isClean = async () => {
+      const { stdout } = await insist(booted, 'container', {
+        action: 'exec',
+        project_id,
+        command: ['bash', '-c', command],
+      })
+      strange = String(stdout)
+        .split('\n')
+        .filter((line) => line.trim() !== '' && !/supervise|docker-init|^\/sbin\/|\/proc\/\[0-9\]/.test(line))
+      return strange.length === 0
+    }
+    // The supervisor makes pipes in advance, with a program that runs for an instant.
+    await until(isClean, { deadline_ms: 5_000, what: 'no process is left' }).catch(() => undefined)
     expect(strange).toEqual([])
   }
   expect(await booted.query('select kind from commands')).toEqual([])

@@ -86,7 +86,7 @@ describe('the installed package', () => {
       attended: 'completed',
       gap_free: true,
       statuses: 'completed',
-      refused: { kind: 'invalid', id: 'err_' },
+      refused: { kind: 'not_found', id: 'err_' },
     })
   })
 

@@ -133,7 +133,7 @@ describe('a call', () => {
     upstream.answers.read_note = async () => textResult('x'.repeat(50_000))
     const answer = await ask('read_note')
     expect(answer.result?.isError ?? answer.error).toBeTruthy()
-    expect(JSON.stringify(answer)).toMatch(/20,?000 bytes|20 ?KB|larger than/i)
+    expect(JSON.stringify(answer)).toMatch(/20000 bytes|sent too much/)
     upstream.answers = {}
     expect((await ask('read_note')).result.content).toMatchObject([{ type: 'text' }])
   })

@@ -73,7 +73,10 @@ test('a remote that does not use HTTP is reached by the network of the container
     { deadline_ms: 30_000, what: 'the clone failed' },
   )
   expect(failed).toMatchObject({ prepared_at: null, prepare_error: expect.stringContaining('forge') })
-  expect((await booted.ok('project', { action: 'get', project_id })).container.status).toBe('running')
+  expect(await booted.ok('project', { action: 'get', project_id })).toMatchObject({
+    container: { status: 'running' },
+    default_workspace: { state: 'failed', prepare_error: failed.prepare_error },
+  })
   await serveOn(project_id)
   await start(project_id)
   expect(await workspace(project_id)).toMatchObject({ state: 'ready', prepare_error: null })

@@ -1,4 +1,4 @@
-// The model gateway from inside a container without a network, by curl in a shell session: what is passed on, what is
+// The model proxy from inside a container without a network, by curl in a shell session: what is passed on, what is
 // counted, what is refused and how.
 import { randomBytes } from 'node:crypto'
 import { createConnection } from 'node:net'

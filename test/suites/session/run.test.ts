@@ -54,8 +54,11 @@ const last = async (): Promise<Answer> =>
 
 describe('oubliette run', () => {
   test('passes on the two streams and the exit code of the droid', async () => {
-    expect(await run('echo out; echo err >&2; exit 7')).toEqual({ code: 7, out: 'out\n', err: 'err\n' })
-    expect(await run('printf no-newline')).toEqual({ code: 0, out: 'no-newline', err: '' })
+    expect(await run('-q', 'echo out; echo err >&2; exit 7')).toEqual({ code: 7, out: 'out\n', err: 'err\n' })
+    expect(await run('-q', 'printf no-newline')).toEqual({ code: 0, out: 'no-newline', err: '' })
+    const { code, out, err } = await run('echo out; echo err >&2; exit 7')
+    expect([code, out]).toEqual([7, 'out\n'])
+    expect(err).toMatch(/^● shell · quick\/default · gogol_\w{8}\nerr\n✗ exit code 7 after \d+\.\ds\n$/)
   })
 
   test('takes the id of a project as well, and makes none of the name of an id', async () => {

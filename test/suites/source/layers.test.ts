@@ -67,6 +67,8 @@ const homes: [RegExp, string[]][] = [
   [/^croner$/, ['internal/manager/schedule']],
   [/^jose$/, ['internal/auth']],
   [/^(hono|@hono\/node-server)(\/|$)/, ['internal/http']],
+  // The command line is the client of the terminal.
+  [/^ws$/, ['internal/http/terminal', 'cmd/oubliette-server/shell']],
   [/^@agentclientprotocol\/sdk$/, ['internal/droid']],
   [/^esbuild$/, ['cmd/oubliette-client/bundle.ts']],
   [/^undici$/, ['internal/upstream/net']],
@@ -206,7 +208,7 @@ describe('suites test from outside', () => {
   }
   const typeImport = /^import type\b[^;]*?\bfrom '[^']*'$/gm
   const ofTests = new Map(
-    globSync('test/**/*.ts', { cwd: checkout }).map((file) => {
+    globSync('test/!(clients)/**/*.ts', { cwd: checkout }).map((file) => {
       const source = readFileSync(join(checkout, file), 'utf8').replace(typeImport, '')
       const inside = importsOf(source).filter((to) => to.startsWith('.'))
       return [file, inside.map((to) => join(dirname(file), to))]

@@ -3,9 +3,9 @@
 
 export type Column = {
   title: string
-  /** Fields, separated by dots. */
+  /** Fields, separated by dots; of alternatives separated by `|`, the first that has a value. */
   path: string
-  as?: 'age' | 'id' | 'status' | 'milliseconds'
+  as?: 'age' | 'id' | 'status' | 'milliseconds' | 'scope'
   /** Shown with `-o wide` only. */
   wide?: true
   /** Clipped first if the table does not fit. */
@@ -43,7 +43,7 @@ const runs: List = {
     id('SESSION', 'session_id'),
     column('ERROR', 'error', flexible),
     column('TRIGGER', 'trigger', wide),
-    id('PROJECT', 'project_id', wide),
+    column('PROJECT', 'project_name', wide),
     id('WORKSPACE', 'workspace_id', wide),
   ],
 }
@@ -72,7 +72,7 @@ export const lists: Record<string, List> = {
     newest: 'created_at',
     columns: [
       id('SESSION', 'session_id'),
-      id('PROJECT', 'project_id'),
+      column('PROJECT', 'project_name', flexible),
       column('DROID', 'droid'),
       status(),
       column('TURNS', 'turns'),
@@ -91,7 +91,7 @@ export const lists: Record<string, List> = {
       column('INDEX', 'index'),
       age('AGE', 'at'),
       column('TYPE', 'type'),
-      column('TEXT', 'text', flexible),
+      column('TEXT', 'text|final_text|status|title|tool|message', flexible),
     ],
   },
   'workspace list': {
@@ -131,6 +131,55 @@ export const lists: Record<string, List> = {
       column('COMMAND', 'command', flexible),
       column('DIRECTORY', 'working_dir', wide),
       age('ENDED', 'ended_at', wide),
+    ],
+  },
+  'diagnostics server_log': {
+    rows: 'entries',
+    key: 'message',
+    columns: [
+      age('AGE', 'at'),
+      column('LEVEL', 'level', { as: 'status' }),
+      column('MESSAGE', 'message', flexible),
+    ],
+  },
+  'diagnostics audit': {
+    rows: 'calls',
+    key: 'request_id',
+    columns: [
+      age('AGE', 'at'),
+      column('TOOL', 'tool'),
+      column('ACTION', 'action', flexible),
+      column('OUTCOME', 'outcome', { as: 'status' }),
+      column('TOOK', 'milliseconds', { as: 'milliseconds' }),
+      id('CALLER', 'caller_id'),
+      column('VIA', 'via', wide),
+      id('PROJECT', 'project_id', wide),
+      id('SESSION', 'session_id', wide),
+      column('REQUEST', 'request_id', wide),
+    ],
+  },
+  'mcp_server list': {
+    rows: 'servers',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('TRANSPORT', 'transport'),
+      column('STATE', 'state'),
+      column('CREDENTIALS', 'credentials', wide),
+      column('TOOLS', 'tools'),
+      column('UNAPPROVED', 'unapproved'),
+      id('PROJECT', 'project_id'),
+      column('REASON', 'reason', flexible),
+    ],
+  },
+  'mcp_server tools': {
+    rows: 'tools',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('STATUS', 'status'),
+      column('SEEN AS', 'visible_name', wide),
+      column('DESCRIPTION', 'description', flexible),
     ],
   },
   'approval list': {
@@ -174,7 +223,8 @@ export const lists: Record<string, List> = {
     columns: [
       id('TOKEN', 'token_id'),
       column('NAME', 'name', flexible),
-      column('SCOPE', 'scope', flexible),
+      column('SCOPE', 'scope', { as: 'scope', flexible: true }),
+      column('PROJECT', 'project_name', flexible),
       age('USED', 'last_used_at'),
       age('EXPIRES', 'expires_at'),
       age('REVOKED', 'revoked_at'),

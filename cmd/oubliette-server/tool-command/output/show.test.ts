@@ -58,19 +58,20 @@ test.each(Object.entries(lists))('the columns of "%s" are fields of its rows', (
   const rows = elementOf((action.output.shape as Shape)[list.rows])
   const fields = new Set(Object.keys(rows?.shape ?? {}))
   // Events have further fields, which depend on their type.
-  if (list.rows === 'events') fields.add('text')
+  if (list.rows === 'events')
+    for (const name of ['text', 'final_text', 'status', 'title', 'tool', 'message']) fields.add(name)
   for (const path of [
     list.key,
     ...(list.newest ? [list.newest] : []),
     ...list.columns.map(({ path }) => path),
   ])
-    expect(fields, path).toContain(path.split('.')[0])
+    for (const one of path.split('|')) expect(fields, one).toContain(one.split('.')[0])
 })
 
 test.each(Object.entries(lists))('no line of "%s" is longer than 80 columns', (_called, list) => {
   const row: Record<string, unknown> = {}
   for (const { path, as } of list.columns) {
-    const [field = '', inner] = path.split('.')
+    const [field = '', inner] = path.split('|')[0]!.split('.')
     const value =
       as === 'age'
         ? '2020-01-01T00:00:00Z'
@@ -107,6 +108,25 @@ test('what a container wrote cannot control the terminal', () => {
   const text = shown({ projects: [project('a\x1b[31mb\nc\x07')] }, 'project list')
   expect(text).toContain('ab c ')
   expect(text.replaceAll('\n', '')).not.toMatch(/\p{Cc}/u)
+})
+
+test.each([
+  ['ideographs', '東京'.repeat(60), 240],
+  ['emoji', '🚀✨⚡'.repeat(40), 240],
+  ['emoji by a variation selector', '❤️'.repeat(60), 120],
+  ['a joined sequence', '👨‍👩‍👧‍👦'.repeat(20), 160],
+  ['combining marks', 'e\u0301'.repeat(60), 60],
+  ['Hebrew with embedded controls', '\u202eשלום\u2066 עולם'.repeat(20), 180],
+])('a name of %s is clipped by the columns it takes', (_what, name, width) => {
+  expect(widthOf(name)).toBe(width)
+  const lines = shown({ projects: [project(name), project('x')] }, 'project list')
+    .trimEnd()
+    .split('\n')
+  expect(lines).toHaveLength(3)
+  for (const line of lines) {
+    expect(widthOf(line)).toBeLessThanOrEqual(80)
+    expect(line).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/)
+  }
 })
 
 test('colours mark the status only', () => {

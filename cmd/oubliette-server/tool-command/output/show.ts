@@ -22,16 +22,28 @@ const cell = (value: unknown): string => {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-const at = (row: Row, path: string): unknown =>
-  path.split('.').reduce<unknown>((value, key) => (isRow(value) ? value[key] : undefined), row)
+const isEmpty = (value: unknown) => value === undefined || value === null || value === ''
 
-function cellOf({ path, as }: Column, row: Row, style: Style): string {
+const at = (row: Row, paths: string): unknown =>
+  paths
+    .split('|')
+    .map((path) =>
+      path.split('.').reduce<unknown>((value, key) => (isRow(value) ? value[key] : undefined), row),
+    )
+    .find((value) => !isEmpty(value))
+
+function textOf({ path, as }: Column, row: Row, style: Style): string {
   const value = at(row, path)
-  if (as === 'age' && typeof value === 'string') return age(value, style.now_ms)
-  if (as === 'id' && typeof value === 'string') return style.format === 'wide' ? value : shortId(value)
   if (as === 'milliseconds' && typeof value === 'number') return `${(value / 1000).toFixed(1)}s`
-  return oneLine(cell(value)) || '-'
+  if (typeof value !== 'string') return cell(value)
+  const isWide = style.format === 'wide'
+  if (as === 'age') return age(value, style.now_ms)
+  if (as === 'id' && !isWide) return shortId(value)
+  if (as === 'scope' && !isWide) return value.replace(/[0-9a-f-]{36}/, shortId)
+  return value
 }
+
+const cellOf = (column: Column, row: Row, style: Style): string => oneLine(textOf(column, row, style)) || '-'
 
 const least = 4
 const comfortable = 12
@@ -55,8 +67,7 @@ function fittedWidths(natural: number[], columns: Column[], width: number): numb
 export function table(rows: Row[], all: Column[], style: Style = {}): string {
   const isWide = style.format === 'wide'
   const columns = all.filter(
-    ({ wide, path }) =>
-      (isWide || !wide) && rows.some((row) => ![undefined, null, ''].includes(at(row, path) as null)),
+    ({ wide, path }) => (isWide || !wide) && rows.some((row) => !isEmpty(at(row, path))),
   )
   const cells = rows.map((row) => columns.map((column) => cellOf(column, row, style)))
   const natural = columns.map(({ title }, index) =>
@@ -163,7 +174,7 @@ export function show(
   if (list?.lines && style.format !== 'wide')
     return printed(rows.map((row) => `${String(row[list.lines!]).replace(/\n$/, '')}\n`).join(''))
   const others = Object.fromEntries(
-    Object.entries(result).filter(([key, value]) => key !== name && value !== null && value !== undefined),
+    Object.entries(result).filter(([key, value]) => key !== name && !isEmpty(value)),
   )
   const parts = [
     rows.length > 0 ? table(rows, list?.columns ?? guessed(rows), style) : `no ${name.replaceAll('_', ' ')}`,

@@ -24,7 +24,7 @@ test('the same bounds, and narrower ones, are no excess', () => {
 
 test.each<[string, Bounds, Bounds]>([
   ['more autonomy', bounds(), bounds({ autonomy_level: 'high' })],
-  ['a script, which asks nobody', bounds(), bounds({ droid: 'shell' })],
+  ['a script, which requests no approvals', bounds(), bounds({ droid: 'shell' })],
   ['a tool that is not in the list', bounds({ tools_allowed: ['a'] }), bounds({ tools_allowed: ['a', 'b'] })],
   ['no list where the outer has one', bounds({ tools_allowed: ['a'] }), bounds()],
   ['a tool that is forbidden', bounds({ tools_disallowed: ['a'] }), bounds({ tools_disallowed: ['b'] })],

@@ -5,7 +5,6 @@ import { holdsEverything, isGranted, mayAct } from '../../../auth/grant.ts'
 import { covers, formatScope, parseScope } from '../../../auth/scope.ts'
 import type { SessionKeys } from '../../../auth/session-keys.ts'
 import type { Limits } from '../../../config/limits.ts'
-import type { Config, Credential } from '../../../config/load.ts'
 import { Fault, unknown } from '../../../fault.ts'
 import { newSessionId } from '../../../ids.ts'
 import { createKeyedQueue } from '../../../lib/keyed-queue.ts'
@@ -26,10 +25,10 @@ import type { CallerTools, Declaration } from '../../caller/tools.ts'
 import { writeEvents } from '../../events/log-writer.ts'
 import { storedSize } from '../../events/session-storage.ts'
 import type { Admission } from '../../memory/admission.ts'
-import { providerOf } from '../../model/model-use.ts'
 import { lacksGrant } from '../../project/boundaries.ts'
 import { effectiveLimits } from '../../project/projects.ts'
 import { boundsOfChild } from './bounds.ts'
+import { createDroidChoice, type DroidChoiceDeps } from './droid.ts'
 
 export type Turn = { text: string; attachments?: Attachment[] }
 export type SpawnFields = {
@@ -162,25 +161,17 @@ export function createSpawnQueue() {
   }
 }
 
-export function createSpawn(deps: {
+type SpawnDeps = DroidChoiceDeps & {
   store: Store
-  config: Config
-  credentials: ReadonlyMap<string, Credential>
   keys: SessionKeys
   callerTools: CallerTools
   admission: Pick<Admission, 'place'>
-}) {
+}
+
+export function createSpawn(deps: SpawnDeps) {
   const { store, config, keys } = deps
   const inTurn = createSpawnQueue()
-
-  function droidOf(project: ProjectWithContainer, wanted: string | undefined): string {
-    const name = wanted ?? project.droid ?? config.default_droid
-    if (name !== 'shell' && !Object.hasOwn(config.droids, name))
-      throw new Fault('invalid', `no droid "${name}"`, {
-        hint: `droids are ${['shell', ...Object.keys(config.droids)].join(', ')}`,
-      })
-    return name
-  }
+  const choice = createDroidChoice(deps)
 
   /** Returns the new row and the id of its first turn. */
   async function spawn(
@@ -193,9 +184,8 @@ export function createSpawn(deps: {
     const id = newSessionId()
     const turn_id = newCommandId()
     const at = new Date().toISOString()
-    const droid = droidOf(project, fields.droid)
-    // A droid without a model key is refused here, not during its first turn.
-    providerOf(deps, project, droid)
+    const droid = choice.droidOf(project, fields.droid)
+    await choice.require(project, droid, fields)
     const limits = effectiveLimits(config, project)
     const command = {
       id: newCommandId(),
@@ -228,6 +218,8 @@ export function createSpawn(deps: {
         reasoning_level: fields.reasoning_level ?? null,
         status: place.status,
         reason: place.status === 'queued' ? place.reason : null,
+        step: place.status === 'preparing' ? place.step : null,
+        percent: null,
         requires: [],
         parent_session_id: parent?.id ?? null,
         root_session_id: parent?.root_session_id ?? id,
@@ -280,5 +272,5 @@ export function createSpawn(deps: {
     return { ...committed, turn_id, command }
   }
 
-  return { spawn, droidOf }
+  return { spawn, droidOf: choice.droidOf }
 }

@@ -60,18 +60,19 @@ export function createStarting({ admission, keys, change, requestDispatch }: Dep
     await command(it)
   }
 
-  /** Continues the same run with the same key. If memory is available, callers only see the turn start. */
+  /** Continues the same run with the same key. If the container runs and has memory, callers only see the turn start. */
   async function resumeHibernated(it: Starting): Promise<void> {
     const place = await placeOf(it.trx, it.row)
-    const queued = place.status === 'queued' ? [placed(place)] : []
-    await it.write([...queued, ...it.messages], { hibernated: false, idle_at: null, ...queuedAt(place) })
+    const waits = place.status === 'starting' ? [] : [placed(place)]
+    await it.write([...waits, ...it.messages], { hibernated: false, idle_at: null, ...queuedAt(place) })
     await command(it)
   }
 
   /** A prompt found its droid gone: the same turn, with a start before it. */
   async function restart(due: Due): Promise<void> {
     await change(due.session_id, async (trx, row, write) => {
-      await deleteCommand(trx, due.id)
+      // A cancellation deleted it.
+      if (!(await deleteCommand(trx, due.id))) return
       if (row.end_requested_at || row.full_at) return
       const it = { trx, row, write, turn: due.payload, messages: [] }
       if (row.hibernated) await resumeHibernated(it)

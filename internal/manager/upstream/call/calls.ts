@@ -12,6 +12,7 @@ import type { Autonomy } from '../../../protocol/messages.ts'
 import type { Db } from '../../../store/open.ts'
 import type { UpstreamCallRow } from '../../../store/rows/upstream/calls.ts'
 import type { UpstreamRow } from '../../../store/rows/upstream/upstreams.ts'
+import { UpstreamFault } from '../../../upstream/faults.ts'
 import type { CallOutcome, InputRequest, InputResponse, UpstreamTool } from '../../../upstream/upstream.ts'
 import { type Approvals, refusal } from '../../approval/approval.ts'
 import type { Override, PolicyAnswer } from '../../approval/policy.ts'
@@ -74,6 +75,8 @@ export function createCalls(deps: {
   decide: Decide
   schema: SchemaCheck
   rate: { per_second: number; burst: number }
+  /** Unless the upstream sets its own. */
+  max_result_bytes: number
   log: Log
 }) {
   const { connections, calls, approvals } = deps
@@ -177,6 +180,15 @@ export function createCalls(deps: {
     return { action: decision.status === 'denied' ? 'decline' : 'cancel' }
   }
 
+  /** The transport bounds messages roughly; what a model gets is bounded exactly, and told when it was too much. */
+  function withinSize({ name, settings }: UpstreamRow, tool: string, result: ToolResult): ToolResult {
+    const most = settings.max_result_bytes ?? deps.max_result_bytes
+    const bytes = Buffer.byteLength(JSON.stringify(result))
+    if (bytes <= most) return result
+    const text = `The call of ${tool} on MCP server "${name}" was made, but its result has ${bytes} bytes, and the limit is ${most} bytes. Ask for less.`
+    return { content: [{ type: 'text', text }], isError: true }
+  }
+
   type Parked = { requests: Record<string, InputRequest>; request_state?: unknown; round: number }
 
   async function send(
@@ -264,8 +276,9 @@ export function createCalls(deps: {
           },
         )
         if (outcome.kind === 'result') {
-          calls.end({ id, status: 'done', result: call_id === null ? null : outcome.result, error: null })
-          return outcome.result
+          const result = withinSize(upstream, tool.name, outcome.result)
+          calls.end({ id, status: 'done', result: call_id === null ? null : result, error: null })
+          return result
         }
         const { requests, request_state } = outcome
         parked = { requests, round: round + 1, ...(request_state === undefined ? {} : { request_state }) }
@@ -286,8 +299,7 @@ export function createCalls(deps: {
     how: How,
   ): ToolResult {
     const isCut = error === how.signal.reason && how.signal.aborted
-    const isUnclear =
-      isCut || (error instanceof Fault && (error.kind === 'timeout' || error.kind === 'unavailable'))
+    const isUnclear = isCut || !(error instanceof UpstreamFault) || error.outcome === 'unknown'
     if (!isSent) {
       // Nothing has left: a parked call waits for its answers, any other may simply be made again.
       if (row.sent_at !== null && !isCut)
@@ -385,4 +397,3 @@ export function createCalls(deps: {
     },
   }
 }
-export type Calls = ReturnType<typeof createCalls>

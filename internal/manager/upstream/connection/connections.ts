@@ -52,7 +52,8 @@ export function createConnections(deps: { store: Store; upstreams: Upstreams; sp
     async use(row: UpstreamRow): Promise<Upstreams> {
       const version = row.updated_at
       const known = configured.get(row.id)
-      if (known && (await known.catch(() => '')) === version) return upstreams
+      // A caller may still hold the row as it was before a change.
+      if (known && (await known.catch(() => '')) >= version) return upstreams
       const configuring: Promise<string> = deps.specOf(row).then((spec) => {
         // It may have been dropped meanwhile.
         if (configured.get(row.id) !== configuring) return version

@@ -18,7 +18,7 @@ describe('engine events', () => {
     })
   })
 
-  it('of other kinds or of nobody are left out', () => {
+  it('of other kinds or without a project are left out', () => {
     expect(toEvent({ ...died, Action: 'exec_start: sh' })).toBeUndefined()
     expect(toEvent({ ...died, Actor: { ID: 'c1', Attributes: {} } })).toBeUndefined()
     const upstream = { 'oubliette.project': 'p1', 'oubliette.upstream': 'u1' }

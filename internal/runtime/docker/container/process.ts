@@ -1,6 +1,7 @@
 // Programs in containers of their own, used through their streams. The engine removes the container when the program ends; its stdin
 // ends with the connection of this process. A program that goes on without stdin is removed by the sweep.
 import { randomBytes } from 'node:crypto'
+import type { Socket } from 'node:net'
 import { type Duplex, PassThrough } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import type Docker from 'dockerode'
@@ -149,6 +150,8 @@ export function createProcesses(context: Context): Pick<Runtime, 'openProcess' |
       stderr,
       ended,
       async kill() {
+        // The engine does not finish a container while its output is not taken.
+        connection.destroy()
         const killed = await Promise.race([
           remove(name).then(() => ended),
           pause(killMs, undefined, { ref: false }),
@@ -178,6 +181,8 @@ export function createProcesses(context: Context): Pick<Runtime, 'openProcess' |
 
 function reasonOfExit(exit_code: number | null): string {
   if (exit_code === null) return 'its container is gone'
+  if (exit_code === 126 || exit_code === 127)
+    return `its program was not found or cannot be run (exit code ${exit_code})`
   if (exit_code === 137) return 'it was killed (exit code 137), possibly for lack of memory'
   return `it ended with exit code ${exit_code}`
 }
@@ -185,6 +190,8 @@ function reasonOfExit(exit_code: number | null): string {
 /** One connection to two streams. It is read no faster than both are. */
 function demultiplex(connection: Duplex): { stdout: PassThrough; stderr: PassThrough } {
   const streams = { stdout: new PassThrough(), stderr: new PassThrough() }
+  // Of the HTTP agent, for connections between requests.
+  if ('setTimeout' in connection) (connection as Socket).setTimeout(0)
   const demux = createDemux()
   let full = 0
   connection.on('data', (chunk: Buffer) => {

@@ -61,8 +61,14 @@ export async function pendingTurns(db: Db, session_id: string): Promise<string[]
   })
 }
 
-export async function deleteCommand(db: Db, id: string): Promise<void> {
-  await db.deleteFrom('commands').where('id', '=', id).execute()
+/** False if it was deleted before. */
+export async function deleteCommand(db: Db, id: string): Promise<boolean> {
+  const { numDeletedRows } = await db.deleteFrom('commands').where('id', '=', id).executeTakeFirst()
+  return numDeletedRows > 0n
+}
+
+export async function isPending(db: Db, id: string): Promise<boolean> {
+  return (await db.selectFrom('commands').select('id').where('id', '=', id).executeTakeFirst()) !== undefined
 }
 
 export async function deleteSessionCommands(db: Db, session_id: string): Promise<void> {

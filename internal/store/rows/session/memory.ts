@@ -13,7 +13,7 @@ export type MemoryHolder = Pick<SessionRow, 'id' | 'project_id' | 'droid' | 'sta
 
 const isAtRest = sql<boolean>`status = 'idle' and resumable and agent_session_id is not null and end_requested_at is null`
 
-/** The sessions whose droid is running or starting, and the queued ones in the order of their admission. */
+/** The sessions whose droid is running, starting or will start as soon as the container is ready, and the queued ones in the order of their admission. */
 export async function memoryUse(
   db: Db,
   project_id: string,
@@ -49,7 +49,7 @@ export async function projectsWithProcesses(db: Db): Promise<string[]> {
     .selectFrom('sessions')
     .select('project_id')
     .distinct()
-    .where('status', 'not in', [...finalStatuses, 'queued'])
+    .where('status', 'not in', [...finalStatuses, 'queued', 'preparing'])
     .where('hibernated', '=', false)
     .execute()
   return rows.map((row) => row.project_id)

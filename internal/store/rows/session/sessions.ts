@@ -218,6 +218,16 @@ export async function activeSessions(db: Db, project_id: string): Promise<Sessio
     .execute()
 }
 
+export async function preparingSessions(db: Db, project_id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('sessions')
+    .select('id')
+    .where('project_id', '=', project_id)
+    .where('status', '=', 'preparing')
+    .execute()
+  return rows.map(({ id }) => id)
+}
+
 /** Projects with sessions that have not ended and are not hibernated. */
 export async function projectsWithActiveSessions(db: Db): Promise<string[]> {
   const rows = await db
@@ -309,4 +319,14 @@ export async function deleteOverSessions(
     )
   if (filter.project_id) query = query.where('project_id', '=', filter.project_id)
   return (await query.returning('id').execute()).map(({ id }) => id)
+}
+
+/** Sessions by status. */
+export async function countSessions(db: Db): Promise<Record<string, number>> {
+  const rows = await db
+    .selectFrom('sessions')
+    .select(['status', (all) => all.fn.countAll<number>().as('count')])
+    .groupBy('status')
+    .execute()
+  return Object.fromEntries(rows.map(({ status, count }) => [status, Number(count)]))
 }

@@ -1,7 +1,7 @@
 // Tools of upstream servers: their definitions, pins and approvals, and the search over them.
 import { type Insertable, type Selectable, sql } from 'kysely'
 import type { Db } from '../../open.ts'
-import type { ToolStatus, UpstreamToolsTable } from './tables.ts'
+import type { UpstreamToolsTable } from './tables.ts'
 
 export type UpstreamToolRow = Omit<Selectable<UpstreamToolsTable>, 'words' | 'search_text'>
 export type NewUpstreamTool = Omit<Insertable<UpstreamToolsTable>, 'words' | 'search_text'>
@@ -114,26 +114,33 @@ export async function setApproval(
     .execute()
 }
 
-/** Tools of these upstreams that match, best first. Without trigrams, words and their beginnings match. */
-export async function searchTools(
-  db: Db,
-  query: { upstream_ids: string[]; words: string[]; trigrams: boolean; limit: number },
-): Promise<{ upstream_id: string; name: string; rank: number }[]> {
-  if (query.upstream_ids.length === 0 || query.words.length === 0) return []
-  const asked = query.words.map((word) => `${word}:*`).join(' | ')
-  const text = query.words.join(' ')
-  const approved: ToolStatus = 'approved'
-  const alike = query.trigrams
-    ? sql`word_similarity(${text}, search_text) + similarity(${text}, replace(name, '_', ' '))`
-    : sql`0`
-  const isAlike = query.trigrams ? sql`or word_similarity(${text}, search_text) > 0.5` : sql``
-  const { rows } = await sql<{ upstream_id: string; name: string; rank: number }>`
+type Search = { upstream_ids: string[]; words: string[]; limit: number }
+type Found = { upstream_id: string; name: string; rank: number }
+
+/** Approved tools of these upstreams that have one of the words or a word that begins with it, best first. */
+export async function searchByWords(db: Db, { upstream_ids, words, limit }: Search): Promise<Found[]> {
+  if (upstream_ids.length === 0 || words.length === 0) return []
+  const asked = words.map((word) => `${word}:*`).join(' | ')
+  const { rows } = await sql<Found>`
     with asked as (select to_tsquery('english', ${asked}) as query)
-    select upstream_id, name, (4 * ts_rank(words, query) + ${alike})::float8 as rank
+    select upstream_id, name, ts_rank(words, query)::float8 as rank
     from upstream_tools, asked
-    where upstream_id = any(${query.upstream_ids}) and present and status = ${approved}
-      and (words @@ query ${isAlike})
-    order by rank desc, name limit ${query.limit}`.execute(db)
+    where upstream_id = any(${upstream_ids}) and present and status = 'approved' and words @@ query
+    order by rank desc, name limit ${limit}`.execute(db)
+  return rows
+}
+
+/** The same by trigrams, for words that are misspelt. More expensive: every tool is compared with every word. */
+export async function searchAlike(db: Db, { upstream_ids, words, limit }: Search): Promise<Found[]> {
+  if (upstream_ids.length === 0 || words.length === 0) return []
+  const { rows } = await sql<Found>`
+    select upstream_id, name, alike.rank::float8 as rank
+    from upstream_tools, lateral (
+      select avg(likeness) as rank, max(likeness) as best
+      from (select word_similarity(word, search_text) as likeness from unnest(${words}::text[]) as word) as each_word
+    ) as alike
+    where upstream_id = any(${upstream_ids}) and present and status = 'approved' and alike.best > 0.45
+    order by rank desc, name limit ${limit}`.execute(db)
   return rows
 }
 

@@ -1,8 +1,8 @@
 // Tools that a project disables for its droids. A name is one that a droid sees (`oubliette_token`, `app_greet`), one of
 // ours without its prefix (`token`), one action of it (`session.spawn`, `oubliette_session_spawn`), or all tools of an upstream
 // server (`mcp__github`).
-import { Fault } from '../fault.ts'
-import type { ListedTool } from './tool.ts'
+import { Fault } from '../../fault.ts'
+import type { ListedTool } from '../tool.ts'
 
 const plain = (name: string) => name.replace(/^oubliette_/, '').replace('.', '_')
 

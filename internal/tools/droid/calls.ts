@@ -1,19 +1,20 @@
 // The methods that a droid may call over the socket of its container. All calls pass the door, with the session as the caller
 // and the scope that its spawner requested.
-import { covers, parseScope, type Scope } from '../auth/scope.ts'
-import { Fault, unknown } from '../fault.ts'
-import { newRequestId } from '../ids.ts'
-import type { Managers } from '../manager/managers.ts'
-import type { Identity } from '../manager/session/identity.ts'
-import type { Call } from '../protocol/peer.ts'
-import type { DroidSide } from '../relay/droid-side.ts'
-import { tools } from './declarations/index.ts'
-import { callerToolCall } from './declarations/internal.ts'
+import { covers, parseScope, type Scope } from '../../auth/scope.ts'
+import { Fault, unknown } from '../../fault.ts'
+import { newRequestId } from '../../ids.ts'
+import type { Managers } from '../../manager/managers.ts'
+import type { Identity } from '../../manager/session/identity.ts'
+import type { Call } from '../../protocol/peer.ts'
+import type { DroidSide } from '../../relay/droid-side.ts'
+import { tools } from '../declarations/index.ts'
+import { callerToolCall } from '../declarations/internal.ts'
+import type { Door } from '../door.ts'
+import { withIds } from '../references.ts'
+import type { CallContext, Outcome } from '../tool.ts'
+import { createDeduplicate, createRunningCalls } from './deduplicate.ts'
 import { createDisabled } from './disabled-tools.ts'
-import type { Door } from './door.ts'
-import { createDeduplicate, createRunningCalls } from './droid/deduplicate.ts'
-import { createUpstreamTools } from './droid/upstream-tools.ts'
-import type { CallContext, Outcome } from './tool.ts'
+import { createUpstreamTools } from './upstream-tools.ts'
 
 const noScope = () =>
   new Fault('forbidden', 'this session has no api_scope and cannot use the tools of Oubliette', {
@@ -89,11 +90,14 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
     if (!family.includes(String(session_id))) throw unknown('session', String(session_id))
   }
   /** A child may have at most the scope of its parent; a parent without an api_scope has none to give. */
-  function ownScope(identity: Identity, api_scope: unknown): void {
-    if (api_scope === undefined) return
+  async function ownScope(identity: Identity, given: unknown): Promise<{ api_scope?: string }> {
+    if (given === undefined) return {}
     if (!identity.scope) throw noScope()
-    if (!covers(identity.scope, parseScope(String(api_scope))))
+    const asked = { api_scope: String(given) }
+    const { api_scope } = await withIds(managers().projectNames, identity.scope, asked)
+    if (!covers(identity.scope, parseScope(api_scope)))
       throw new Fault('forbidden', `api_scope ${api_scope} exceeds the scope of the spawner`)
+    return { api_scope }
   }
 
   return {
@@ -140,9 +144,10 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
         await ownChild(identity, rest.session_id)
         return await asParent(identity, { action: 'message', message, ...rest }, how)
       }
-      ownScope(identity, rest.api_scope)
+      const scoped = await ownScope(identity, rest.api_scope)
       const { project_id, workspace_id } = identity
-      const spawn = { action: 'spawn', prompt: message, project_id, workspace_id, new_session: true, ...rest }
+      const target = { project_id, workspace_id, new_session: true }
+      const spawn = { action: 'spawn', prompt: message, ...target, ...rest, ...scoped }
       return await asParent(identity, spawn, how)
     },
     session_events: async (identity, params, how) => {

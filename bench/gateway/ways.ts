@@ -137,13 +137,19 @@ export async function asDroid({ socket: path, api_key }: Place, server: string):
     return result
   }
   await ask('hello', { role: 'droid', api_key })
+  const name = `mcp__${server}__echo`
+  const isListed = async () =>
+    ((await ask('oubliette_tools', {})) as { tools: { name: string }[] }).tools.some(
+      (one) => one.name === name,
+    )
+  while (!(await isListed())) await pause(100)
   return {
     name: 'oubliette, socket',
     protocol: 'socket',
     call: async (message) =>
       textOf(
         await ask('oubliette_call_tool', {
-          tool: `mcp__${server}__echo`,
+          tool: name,
           arguments: { message },
           call_id: randomUUID(),
         }),

@@ -3,6 +3,7 @@
 // state, which only it and this server know; its hash is stored, so that an answer is accepted after a restart.
 import { createHash } from 'node:crypto'
 import { Fault, messageOf } from '../../../fault.ts'
+import { createKeyedQueue } from '../../../lib/keyed-queue.ts'
 import type { Log } from '../../../log.ts'
 import type { Store } from '../../../store/open.ts'
 import {
@@ -28,6 +29,8 @@ export function createConsents(deps: {
 }) {
   const { db } = deps.store
   const asked = new Set<string>()
+  // One at a time per upstream: each consent that begins invalidates the one before.
+  const serial = createKeyedQueue()
 
   async function begin(row: UpstreamRow): Promise<{ url: string } | undefined> {
     const begun = await (await deps.connections.use(row)).authorize(row.id)
@@ -41,7 +44,9 @@ export function createConsents(deps: {
 
   async function ask(id: string): Promise<void> {
     const row = await upstreamById(db, id)
-    const begun = row?.enabled ? await begin(row) : undefined
+    // One that was begun stays valid: a second one would invalidate the address that a person already has.
+    const isBegun = row?.consent_hash && row.consent_at && Date.parse(row.consent_at) + validMs > Date.now()
+    const begun = row?.enabled && !isBegun ? await begin(row) : undefined
     if (!row || !begun) return
     await deps.approvals.post({
       kind: 'consent',
@@ -59,7 +64,7 @@ export function createConsents(deps: {
     if (!needed.has(credentials)) return void asked.delete(id)
     if (asked.has(id)) return
     asked.add(id)
-    ask(id).catch((error: unknown) => {
+    serial(id, () => ask(id)).catch((error: unknown) => {
       asked.delete(id)
       deps.log.warn('failed to ask for the authorization of an MCP server', {
         upstream_id: id,
@@ -69,7 +74,17 @@ export function createConsents(deps: {
   })
 
   return {
-    begin,
+    /** By request: replaces a consent that was asked for before. */
+    begin: (row: UpstreamRow): Promise<{ url: string } | undefined> =>
+      serial(row.id, async () => {
+        const begun = await begin(row)
+        if (begun)
+          await deps.approvals.resolve(
+            { kind: 'consent', server_id: row.id },
+            { status: 'cancelled', reason: 'another consent was begun', decided_by: null },
+          )
+        return begun
+      }),
     /** With what the browser brings back. */
     async finish(answer: {
       state: string
@@ -102,6 +117,7 @@ export function createConsents(deps: {
         { kind: 'consent', server_id: row.id },
         { status: 'allowed', reason: null, decided_by: null },
       )
+      asked.delete(row.id)
       deps.authorized(row.id)
       return { name: row.name }
     },

@@ -107,17 +107,21 @@ export function createConsents(deps: {
         return new Fault('forbidden', `MCP server "${row.name}" was not authorized: ${reason}`)
       }
       if (answer.code === undefined) throw refused((answer.error ?? 'no code').slice(0, 200))
-      const upstreams = await deps.connections.use(row)
-      await upstreams.finishAuthorization(row.id, {
-        code: answer.code,
-        state: answer.state,
-        ...(answer.iss ? { iss: answer.iss } : {}),
+      const { code, state, iss } = answer
+      await serial(row.id, async () => {
+        // Credentials that are loaded now are still missing: nothing is asked while they are being obtained.
+        asked.add(row.id)
+        try {
+          const upstreams = await deps.connections.use(row)
+          await upstreams.finishAuthorization(row.id, { code, state, ...(iss ? { iss } : {}) })
+        } finally {
+          asked.delete(row.id)
+        }
       })
       await deps.approvals.resolve(
         { kind: 'consent', server_id: row.id },
         { status: 'allowed', reason: null, decided_by: null },
       )
-      asked.delete(row.id)
       deps.authorized(row.id)
       return { name: row.name }
     },

@@ -24,6 +24,9 @@ export const visibleTables: Record<string, readonly string[]> = {
   sessions: ['key_hash'],
   suspects: [],
   tokens: ['hash'],
+  upstream_calls: [],
+  upstream_tools: [],
+  upstreams: ['settings', 'secrets', 'oauth', 'consent_hash'],
   usage: [],
   workspaces: [],
 }

@@ -30,6 +30,7 @@ test('no visible column is named like a secret', async () => {
     )
     // Hashes of what a caller sent, for comparing repeated calls.
     expect(seen.map(({ table, column }) => `${table}.${column}`).sort()).toEqual([
+      'approvals.arguments_hash',
       'containers.spec_hash',
       'projects.idempotency_hash',
       'sessions.idempotency_hash',

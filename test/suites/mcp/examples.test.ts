@@ -1,7 +1,7 @@
 // The example of every action, as the help shows it, called over HTTP with the ids of real objects.
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { tools } from '../../../internal/tools/declarations/index.ts'
-import { rows } from '../../harness/matrix/rows.ts'
+import { matrixCredentials, matrixNetworks, rows } from '../../harness/matrix/rows.ts'
 import { declared } from '../../harness/matrix/run.ts'
 import { createWorld, type World } from '../../harness/matrix/world.ts'
 import { bootServer, type TestServer } from '../../harness/server.ts'
@@ -10,10 +10,12 @@ let server: TestServer
 let world: World
 
 beforeAll(async () => {
-  server = await bootServer()
+  server = await bootServer({ config: { credentials: matrixCredentials, allowed_networks: matrixNetworks } })
   world = await createWorld(server)
   const file = { path: 'README.md', content: 'text' }
   await world.admin('workspace', { action: 'write_file', project_id: world.project_id, ...file })
+  const servers = { path: '.mcp.json', content: '{ "mcpServers": {} }' }
+  await world.admin('workspace', { action: 'write_file', project_id: world.project_id, ...servers })
 })
 afterAll(() => server?.stop())
 
@@ -37,6 +39,18 @@ async function callable(key: string, example: Record<string, unknown>): Promise<
   const ids: Record<string, unknown> = {}
   for (const [name, make] of Object.entries(made))
     if (text.includes(`"${name}":`)) ids[name] = prepared[name] ?? (await make(project_id))
+  // Of a server there is no id: its name, its project and its tools are those of the row.
+  if (key.startsWith('mcp_server.') && 'name' in prepared && key !== 'mcp_server.add') {
+    const { tool } = example
+    return {
+      ...example,
+      project_id: prepared.project_id,
+      // The example of `update` disables the server, which others need.
+      name: key === 'mcp_server.update' ? await world.mcpServer('updated') : prepared.name,
+      ...(tool === undefined ? {} : { tool: prepared.tool, arguments: {} }),
+      ...('tools' in example ? { tools: ['read_note'] } : {}),
+    }
+  }
   return JSON.parse(text, (name, value) => ids[name] ?? value) as Record<string, unknown>
 }
 

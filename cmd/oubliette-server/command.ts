@@ -39,6 +39,9 @@ export class Usage extends Fault {
   }
 }
 
+/** `--help` or `-h` among the arguments: the help text of the command is printed instead of running it. */
+export class HelpRequested extends Error {}
+
 /** Prints an error of a command and returns the exit code. */
 export function explain(thrown: unknown): number {
   if (!(thrown instanceof Fault)) {
@@ -56,6 +59,9 @@ export function options<const Options extends ParseArgsOptionsConfig>(
   known: Options,
   positionals = false,
 ) {
+  const end = args.indexOf('--')
+  if (args.slice(0, end < 0 ? undefined : end).some((word) => word === '--help' || word === '-h'))
+    throw new HelpRequested()
   try {
     return parseArgs({ args, options: known, allowPositionals: positionals, strict: true })
   } catch (error) {

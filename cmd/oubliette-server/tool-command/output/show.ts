@@ -135,8 +135,9 @@ function rowsOf(result: Row, list: List | undefined): { name: string; rows: Row[
   return Array.isArray(rows) && rows.every(isRow) ? { name, rows } : undefined
 }
 
-/** The full id of each row, or of the object; `by_name` prefers the name. */
+/** The full id of each row, or of the object; `by_name` prefers the name. A new token has no other use than itself. */
 function identifiers(result: Row, list: List | undefined, by_name: boolean): string {
+  if (typeof result.token === 'string' && !by_name) return `${result.token}\n`
   const found = rowsOf(result, list)
   const lines = (found ? found.rows : [result]).flatMap((row) => {
     const key = list?.key ?? Object.keys(row).find((name) => name.endsWith('_id')) ?? ''

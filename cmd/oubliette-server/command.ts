@@ -49,7 +49,15 @@ export function explain(thrown: unknown): number {
     process.stderr.write(`oubliette: ${mask(inspect(thrown))}\n`)
     return 1
   }
-  process.stderr.write(mask(`oubliette: ${thrown.message}${thrown.hint ? `\n  ${thrown.hint}` : ''}\n`))
+  // On a terminal, lines break between words; in a pipe, a message is one line and its hint another.
+  const width = process.stderr.isTTY ? columnsOf(process.stderr) : Number.POSITIVE_INFINITY
+  const fitted = (text: string, indent: string) =>
+    text
+      .split('\n')
+      .map((line) => wrap(line, width - indent.length).join(`\n${indent}`))
+      .join('\n')
+  const hint = thrown.hint ? `\n  ${fitted(thrown.hint, '  ')}` : ''
+  process.stderr.write(mask(`${fitted(`oubliette: ${thrown.message}`, '  ')}${hint}\n`))
   return thrown instanceof Usage ? 2 : 1
 }
 

@@ -145,7 +145,8 @@ const together = (one: Skipped, other: Skipped): Skipped => ({
 })
 
 function report({ files, bytes, skipped }: Copied, quiet: boolean): number {
-  if (!quiet) process.stderr.write(`oubliette: copied ${files} files (${readable(bytes)})\n`)
+  if (!quiet)
+    process.stderr.write(`oubliette: copied ${files} file${files === 1 ? '' : 's'} (${readable(bytes)})\n`)
   if (skipped.count === 0) return 0
   process.stderr.write(`oubliette: ${skipped.count} entries were not copied:\n`)
   // A name can contain what a terminal would interpret.

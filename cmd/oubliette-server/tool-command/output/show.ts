@@ -112,10 +112,20 @@ function wrapped(text: string, width: number, indent: string): string {
   return lines.join(`\n${indent}`)
 }
 
-function record(row: Row, width: number, indent = ''): string {
-  const keys = Math.max(0, ...Object.keys(row).map((key) => key.length))
+/** Without a value there is nothing to read; `-o wide` shows every field. */
+const isShown = (value: unknown): boolean =>
+  !isEmpty(value) &&
+  !(Array.isArray(value) && value.length === 0) &&
+  !(isRow(value) && !Object.values(value).some(isShown))
+
+function record(whole: Row, width: number, indent = ''): string {
+  const all = Object.entries(whole)
+  const shown = width === Number.POSITIVE_INFINITY ? all : all.filter(([, value]) => isShown(value))
+  // An object without any value still says what it is.
+  const entries = shown.length > 0 ? shown : all
+  const keys = Math.max(0, ...entries.map(([key]) => key.length))
   const body = `${indent}${' '.repeat(keys)}  `
-  return Object.entries(row)
+  return entries
     .map(([key, value]) => {
       if (isRow(value) && Object.keys(value).length > 0)
         return `${indent}${key}\n${record(value, width, `${indent}  `)}`

@@ -4,7 +4,13 @@ import { execFile } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
-import { type AgentContext, agent, methods, ndJsonStream } from '@agentclientprotocol/sdk'
+import {
+  type AgentContext,
+  agent,
+  methods,
+  ndJsonStream,
+  type RequestPermissionResponse,
+} from '@agentclientprotocol/sdk'
 
 type Session = { id: string; cwd: string; turns: number }
 const sessions = new Map<string, Session>()
@@ -48,7 +54,7 @@ async function act(client: AgentContext, { id, cwd }: Session): Promise<void> {
       { optionId: 'no', name: 'Deny', kind: 'reject_once' },
     ],
   })
-  const { outcome } = answer
+  const { outcome } = answer as RequestPermissionResponse
   if (outcome.outcome !== 'selected' || outcome.optionId !== 'yes') {
     await finish('edit', 'failed', { rawOutput: { error: 'not allowed' } })
     return await say('I leave it as it is.')

@@ -118,8 +118,8 @@ async function offerUser(config: Settings): Promise<string | undefined> {
   if (!isRoot()) return undefined
   const owner = statSync(config.home, { throwIfNoEntry: false })?.uid ?? 0
   process.stdout.write(
-    `The server runs as root, which is not required. "./oubliette up --user NAME" runs
-it as a user of the group docker (docs/unprivileged.md).\n${
+    `The server runs as root, which is not required. "./oubliette up --user NAME"
+runs it as a user of the group docker (docs/unprivileged.md).\n${
       owner === 0
         ? ''
         : `${config.home} belongs to uid ${owner}.\nAfter a start as root, a server of that user can no longer use it.\n`

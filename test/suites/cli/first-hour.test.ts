@@ -4,7 +4,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { consoleText, parsePage, type Step, shellLines } from '../../fixtures/first-hour/page.ts'
@@ -55,7 +55,7 @@ const ok = async (args: string[]) => expect(await runCli(args, env)).toMatchObje
 
 /** What the agent of the page finds: itself, a function, and a test of it that fails. */
 async function prepareAgent(): Promise<void> {
-  const bundle = join(folder, 'agent.mjs')
+  const bundle = join(folder, agent)
   await build({
     entryPoints: [join(checkout, 'test/agents/fixing-agent.ts')],
     outfile: bundle,
@@ -67,7 +67,7 @@ async function prepareAgent(): Promise<void> {
   const sum = 'export function sum(a, b) {\n  return a - b\n}\n'
   const sumTest =
     "import { strictEqual } from 'node:assert'\nimport { sum } from './sum.mjs'\nstrictEqual(sum(1, 2), 3, 'sum(1, 2) is not 3')\n"
-  await ok(['workspace', 'write-file', 'demo', agent, readFileSync(bundle, 'utf8')])
+  await ok(['cp', dirname(bundle), 'demo:.'])
   await ok(['workspace', 'write-file', 'demo', 'sum.mjs', sum])
   await ok(['workspace', 'write-file', 'demo', 'sum.test.mjs', sumTest])
 }
@@ -92,12 +92,6 @@ async function converse(terminal: Terminal): Promise<void> {
   terminal.type(keys.ctrl_d)
 }
 
-async function answerRoot(terminal: Terminal): Promise<void> {
-  if (process.getuid?.() !== 0) return
-  await terminal.shows('empty to run as root')
-  terminal.type(keys.enter)
-}
-
 const { blocks, render } = parsePage(page)
 const steps = blocks.flat()
 /** The steps as they are on the page, before the run replaces what they show. */
@@ -107,7 +101,6 @@ async function play(shell: TypedShell, step: Step, second: Step[] = []): Promise
   const act = plays.find(([start]) => step.command.startsWith(start))?.[1] ?? {}
   await act.before?.()
   const { rows } = await shell.run(step.command, async (terminal) => {
-    if (step === steps[0]) await answerRoot(terminal)
     await act.meanwhile?.(terminal)
     if (second.length === 0) return
     await terminal.shows(/\n2\n/, 30_000)

@@ -54,7 +54,8 @@ const client = createClient({
 })
 const session = client.session({ project_id, new_session: true, caller_id: 'desk', tools })
 const answer = await session.ask(prompt, {
-  onEvent: (event) => console.log(event.index, event.type, event.text ?? event.tool ?? event.status ?? ''),
+  onEvent: (event) =>
+    console.log(event.index, event.type, String(event.text ?? event.tool ?? event.status ?? '').trimEnd()),
 })
 console.log(`${session.session_id} ${answer.stop_reason}: ${answer.final_text}`)
 await session.end()

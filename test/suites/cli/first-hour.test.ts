@@ -1,6 +1,6 @@
 // The first hour of a new user: the commands of docs/first-hour.md in a terminal of 80 columns, on a real server of its own. The
 // page shows what the terminal shows, and README.md names no command that is not on the page. OUBLIETTE_TEST_UPDATE=1 writes
-// the page.
+// both.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -18,7 +18,9 @@ import { freePort } from '../../harness/free-port.ts'
 const checkout = resolve(import.meta.dirname, '../../..')
 const file = join(checkout, 'docs/first-hour.md')
 const page = readFileSync(file, 'utf8')
-const readme = readFileSync(join(checkout, 'README.md'), 'utf8')
+const readmeFile = join(checkout, 'README.md')
+const readme = readFileSync(readmeFile, 'utf8')
+const pictures = parsePage(readme)
 const agent = '.coder/agent.mjs'
 
 let folder: string
@@ -72,7 +74,7 @@ async function prepareAgent(): Promise<void> {
   await ok(['workspace', 'write-file', 'demo', 'sum.test.mjs', sumTest])
 }
 
-type Play = { before?: () => Promise<void>; meanwhile?: (terminal: Terminal) => Promise<void>; code?: number }
+type Play = { before?: () => Promise<void>; meanwhile?: (terminal: Terminal) => Promise<void> }
 
 /** What a person does besides typing the command, by the beginning of the command. */
 const plays: [start: string, play: Play][] = [
@@ -100,7 +102,7 @@ const expected = steps.map((step) => ({ ...step, shown: [...step.shown] }))
 async function play(shell: TypedShell, step: Step, second: Step[] = []): Promise<void> {
   const act = plays.find(([start]) => step.command.startsWith(start))?.[1] ?? {}
   await act.before?.()
-  const { rows } = await shell.run(step.command, async (terminal) => {
+  const { rows, code } = await shell.run(step.command, async (terminal) => {
     await act.meanwhile?.(terminal)
     if (second.length === 0) return
     await terminal.shows(/\n2\n/, 30_000)
@@ -109,6 +111,9 @@ async function play(shell: TypedShell, step: Step, second: Step[] = []): Promise
     for (const one of second) await play(other, one)
   })
   step.shown = standIns(rows)
+  // The exit code agrees with what is shown.
+  const isFailure = step.shown.some((line) => /^(oubliette: (?!copied)|✗ exit|status +stopped)/.test(line))
+  expect(code !== 0, `${step.command} exits with ${code}`).toBe(isFailure)
 }
 
 describe('the first hour', () => {
@@ -120,8 +125,11 @@ describe('the first hour', () => {
       const next = blocks[at + 1]
       for (const step of block) await play(shell, step, next?.[0]?.second ? next : [])
     }
-    if (process.env.OUBLIETTE_TEST_UPDATE) writeFileSync(file, render())
-    else expect(steps).toEqual(expected)
+    if (!process.env.OUBLIETTE_TEST_UPDATE) return expect(steps).toEqual(expected)
+    writeFileSync(file, render())
+    for (const picture of pictures.blocks.flat())
+      picture.shown = steps.find(({ command }) => command === picture.command)?.shown ?? []
+    writeFileSync(readmeFile, pictures.render())
   }, 180_000)
 
   test('every line fits 80 columns and says something', () => {
@@ -151,9 +159,9 @@ describe('README.md', () => {
   })
 
   test('its transcript is one of docs/first-hour.md', () => {
-    const shown = parsePage(readme).blocks
+    const shown = pictures.blocks.flat()
     expect(shown.length).toBeGreaterThan(0)
     const texts = steps.map((step) => consoleText([step]))
-    for (const block of shown) for (const step of block) expect(texts).toContain(consoleText([step]))
+    for (const step of shown) expect(texts).toContain(consoleText([step]))
   })
 })

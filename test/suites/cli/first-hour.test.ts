@@ -102,7 +102,7 @@ const expected = steps.map((step) => ({ ...step, shown: [...step.shown] }))
 async function play(shell: TypedShell, step: Step, second: Step[] = []): Promise<void> {
   const act = plays.find(([start]) => step.command.startsWith(start))?.[1] ?? {}
   await act.before?.()
-  const { rows, code } = await shell.run(step.command, async (terminal) => {
+  const { rows, code, wrapped } = await shell.run(step.command, async (terminal) => {
     await act.meanwhile?.(terminal)
     if (second.length === 0) return
     await terminal.shows(/\n2\n/, 30_000)
@@ -110,6 +110,7 @@ async function play(shell: TypedShell, step: Step, second: Step[] = []): Promise
     shells.push(other)
     for (const one of second) await play(other, one)
   })
+  expect(wrapped, `${step.command} shows lines wider than the terminal`).toEqual([])
   step.shown = standIns(rows)
   // The exit code agrees with what is shown.
   const isFailure = step.shown.some((line) => /^(oubliette: (?!copied)|✗ exit|status +stopped)/.test(line))

@@ -1,6 +1,6 @@
 // An application that offers two tools to a droid and answers its calls.
 //
-//   node examples/caller.ts PROJECT_ID ['oubliette-client call desk_lookup "{\"sku\":\"A-1\"}"']
+//   ./oubliette node examples/caller.ts PROJECT ['oubliette-client call desk_lookup "{\"sku\":\"A-1\"}"']
 //
 // OUBLIETTE_URL and OUBLIETTE_TOKEN are the server's address and the caller's token. Kill the server while this runs and start
 // it again: open calls are answered after the restart. Outside this repository, import from '@oubliette/client' instead.
@@ -8,7 +8,10 @@ import { createClient, tool } from '../packages/client/src/index.ts'
 
 const [project_id, prompt = 'oubliette-client call desk_lookup \'{"sku":"A-1"}\''] = process.argv.slice(2)
 const { OUBLIETTE_URL = 'http://127.0.0.1:8080', OUBLIETTE_TOKEN = '' } = process.env
-if (!project_id) throw new Error('usage: caller.ts PROJECT_ID [PROMPT]')
+if (!project_id || !OUBLIETTE_TOKEN) {
+  console.error('usage: OUBLIETTE_TOKEN=oub_… caller.ts PROJECT [PROMPT]')
+  process.exit(2)
+}
 
 const stock: Record<string, number> = { 'A-1': 12, 'B-2': 0 }
 const tools = {
@@ -51,7 +54,8 @@ const client = createClient({
 })
 const session = client.session({ project_id, new_session: true, caller_id: 'desk', tools })
 const answer = await session.ask(prompt, {
-  onEvent: (event) => console.log(event.index, event.type, event.text ?? event.tool ?? event.status ?? ''),
+  onEvent: (event) =>
+    console.log(event.index, event.type, String(event.text ?? event.tool ?? event.status ?? '').trimEnd()),
 })
 console.log(`${session.session_id} ${answer.stop_reason}: ${answer.final_text}`)
 await session.end()

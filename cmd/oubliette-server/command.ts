@@ -39,6 +39,9 @@ export class Usage extends Fault {
   }
 }
 
+/** `--help` or `-h` among the arguments: the help text of the command is printed instead of running it. */
+export class HelpRequested extends Error {}
+
 /** Prints an error of a command and returns the exit code. */
 export function explain(thrown: unknown): number {
   if (!(thrown instanceof Fault)) {
@@ -46,7 +49,15 @@ export function explain(thrown: unknown): number {
     process.stderr.write(`oubliette: ${mask(inspect(thrown))}\n`)
     return 1
   }
-  process.stderr.write(mask(`oubliette: ${thrown.message}${thrown.hint ? `\n  ${thrown.hint}` : ''}\n`))
+  // On a terminal, lines break between words; in a pipe, a message is one line and its hint another.
+  const width = process.stderr.isTTY ? columnsOf(process.stderr) : Number.POSITIVE_INFINITY
+  const fitted = (text: string, indent: string) =>
+    text
+      .split('\n')
+      .map((line) => wrap(line, width - indent.length).join(`\n${indent}`))
+      .join('\n')
+  const hint = thrown.hint ? `\n  ${fitted(thrown.hint, '  ')}` : ''
+  process.stderr.write(mask(`${fitted(`oubliette: ${thrown.message}`, '  ')}${hint}\n`))
   return thrown instanceof Usage ? 2 : 1
 }
 
@@ -56,6 +67,9 @@ export function options<const Options extends ParseArgsOptionsConfig>(
   known: Options,
   positionals = false,
 ) {
+  const end = args.indexOf('--')
+  if (args.slice(0, end < 0 ? undefined : end).some((word) => word === '--help' || word === '-h'))
+    throw new HelpRequested()
   try {
     return parseArgs({ args, options: known, allowPositionals: positionals, strict: true })
   } catch (error) {

@@ -29,6 +29,7 @@ const own: Record<string, () => Promise<Command>> = {
   mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   test: async () => (await import('./dev/run-tests.ts')).test,
   bench: async () => (await import('./dev/bench.ts')).bench,
+  node: async () => (await import('./dev/node.ts')).node,
   docs: async () => (await import('./dev/docs.ts')).docs,
   completion: async () => (await import('./completion.ts')).completion,
   version: async () => versionCommand,

@@ -1,6 +1,6 @@
 // The program behind `./oubliette`: finds the command, runs it, and turns an error into a message and an exit code. Each
 // command is loaded only when it is used, so that small commands start fast.
-import { explain } from './command.ts'
+import { explain, HelpRequested } from './command.ts'
 import { commandHelp, findCommand, overview, ownCommands } from './commands.ts'
 
 async function main([name, ...args]: string[]): Promise<number> {
@@ -12,11 +12,14 @@ async function main([name, ...args]: string[]): Promise<number> {
     return 0
   }
   const command = await findCommand(name)
-  if (args[0] === '--help' || args[0] === '-h') {
+  try {
+    if (args[0] === '--help' || args[0] === '-h') throw new HelpRequested()
+    return (await command.run(args)) ?? 0
+  } catch (error) {
+    if (!(error instanceof HelpRequested)) throw error
     process.stdout.write(await commandHelp(name))
     return 0
   }
-  return (await command.run(args)) ?? 0
 }
 
 // A reader that closes the pipe early (`| head`) is not an error.

@@ -33,7 +33,9 @@ export function tokenOf(env: NodeJS.ProcessEnv, home: string): string {
   try {
     return readFileSync(file, 'utf8').trim()
   } catch (error) {
-    throw new Fault('unauthenticated', `no token found: ${messageOf(error)}`, {
+    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
+    const why = isMissing ? `${file} does not exist` : messageOf(error)
+    throw new Fault('unauthenticated', `no token found: ${why}`, {
       hint: 'set OUBLIETTE_TOKEN, or start the server with "./oubliette up", which creates a token',
       cause: error,
     })

@@ -145,7 +145,8 @@ const together = (one: Skipped, other: Skipped): Skipped => ({
 })
 
 function report({ files, bytes, skipped }: Copied, quiet: boolean): number {
-  if (!quiet) process.stderr.write(`oubliette: copied ${files} files (${readable(bytes)})\n`)
+  if (!quiet)
+    process.stderr.write(`oubliette: copied ${files} file${files === 1 ? '' : 's'} (${readable(bytes)})\n`)
   if (skipped.count === 0) return 0
   process.stderr.write(`oubliette: ${skipped.count} entries were not copied:\n`)
   // A name can contain what a terminal would interpret.
@@ -176,20 +177,25 @@ async function run(args: string[]): Promise<number> {
     path,
   })
   const meter = createMeter()
+  const finish = (copied: Copied, quiet = values.quiet) => {
+    // The line of the meter is cleared before another is written.
+    meter.end()
+    return report(copied, quiet)
+  }
   try {
     if (from.kind === 'remote') {
       const source = await at(from)
-      if (to.kind === 'local') return report(await copyFrom(where, source, to.path, meter), values.quiet)
+      if (to.kind === 'local') return finish(await copyFrom(where, source, to.path, meter))
       if (process.stdout.isTTY)
         throw new Usage('refusing to write an archive to a terminal', 'redirect the output')
       const { archive, skipped } = await download(where, archiveUrl(where, source))
       await pipeline(archive, process.stdout)
-      return report({ files: 0, bytes: 0, skipped: skipped() }, true)
+      return finish({ files: 0, bytes: 0, skipped: skipped() }, true)
     }
     const target = await at(to as Remote)
-    if (from.kind === 'local') return report(await copyTo(where, from.path, target, meter), values.quiet)
+    if (from.kind === 'local') return finish(await copyTo(where, from.path, target, meter))
     const stdin = process.stdin as AsyncIterable<Buffer>
-    return report(await upload(where, archiveUrl(where, target), meter.count(stdin)), values.quiet)
+    return finish(await upload(where, archiveUrl(where, target), meter.count(stdin)))
   } finally {
     meter.end()
   }

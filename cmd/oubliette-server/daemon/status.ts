@@ -33,7 +33,8 @@ async function run(args: string[]): Promise<number> {
     ...(holder ? { pid: holder.pid, started_at: holder.started_at } : {}),
     version: version(),
     node: process.versions.node,
-    ...(state ? { readyz: state.body } : {}),
+    // A server that is ready has nothing to add.
+    ...(state && (values.json || !state.ready) ? { readyz: state.body } : {}),
     ...(state?.ready ? await counts(config) : {}),
   }
   process.stdout.write(values.json ? `${JSON.stringify(report, null, 2)}\n` : show(report).stdout)

@@ -21,22 +21,16 @@ import { logFile, rotate } from './log-file.ts'
 
 const ready_deadline_ms = 120_000
 
-const quoted = (path: string) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`)
-
 /** Without the token itself: this text ends up in terminals, logs and screenshots. */
 export function banner(config: Settings): string {
-  const url = baseUrl(config)
-  const file = join(config.home, 'admin.token')
-  const where = config.admin_token ? 'in OUBLIETTE_ADMIN_TOKEN' : file
-  const secret = config.admin_token ? '$OUBLIETTE_ADMIN_TOKEN' : `$(cat ${quoted(file)})`
+  const where = config.admin_token ? 'in OUBLIETTE_ADMIN_TOKEN' : join(config.home, 'admin.token')
   return `
-Oubliette is ready: ${url}
+Oubliette is ready: ${baseUrl(config)}
   home         ${config.home}
   admin token  ${where}
+  try it       ./oubliette run 'echo hello'
+  connect      ./oubliette mcp setup claude-code
   stop         ./oubliette down
-
-Connect Claude Code:
-  claude mcp add --transport http oubliette ${url}/mcp --header "Authorization: Bearer ${secret}"
 `
 }
 
@@ -124,10 +118,11 @@ async function offerUser(config: Settings): Promise<string | undefined> {
   if (!isRoot()) return undefined
   const owner = statSync(config.home, { throwIfNoEntry: false })?.uid ?? 0
   process.stdout.write(
-    `The server runs as root, which is not required. Use "./oubliette up --user NAME" to run it as a user of the group docker (docs/unprivileged.md).\n${
+    `The server runs as root, which is not required. "./oubliette up --user NAME"
+runs it as a user of the group docker (docs/unprivileged.md).\n${
       owner === 0
         ? ''
-        : `${config.home} belongs to uid ${owner}. After a start as root, a server of that user can no longer use it.\n`
+        : `${config.home} belongs to uid ${owner}.\nAfter a start as root, a server of that user can no longer use it.\n`
     }`,
   )
   if (!process.stdin.isTTY || !process.stdout.isTTY || !isNew(config.home)) return undefined

@@ -52,7 +52,10 @@ function actionCommand(tool: ToolEntry, name: string): Omit<Command, 'run'> {
       ...action.fields.map(optionOf),
       ...paged,
       ['-o, --output FORMAT', `Format of the result: ${formats.join('|')} (default table)`],
-      ['-q, --quiet', 'Print full ids only'],
+      [
+        '-q, --quiet',
+        calledAs(tool, name) === 'token create' ? 'Print the token only' : 'Print full ids only',
+      ],
       ['--json', 'The same as -o json'],
     ],
     examples: [action.example],

@@ -1,7 +1,7 @@
 // `./oubliette shell` in a real pseudo-terminal.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { cliInTerminal, type Pty } from '../../fixtures/terminal/controlled-terminal.ts'
 import { noTerminalProcesses, terminalProcesses } from '../../fixtures/terminal/processes.ts'
+import { openTerminal, type Terminal } from '../../fixtures/terminal/terminal.ts'
 import { type Booted, boot } from '../../harness/booted.ts'
 import { runCli } from '../../harness/cli.ts'
 import { until } from '../../harness/wait.ts'
@@ -13,9 +13,9 @@ const env = () => ({
   OUBLIETTE_ADDRESS: new URL(booted.server.url).host,
   OUBLIETTE_ADMIN_TOKEN: booted.server.admin_token,
 })
-const opened: Pty[] = []
-function shell(args: string[], size = {}): Pty {
-  const terminal = cliInTerminal(['shell', ...args], env(), size)
+const opened: Terminal[] = []
+function shell(args: string[], size = {}): Terminal {
+  const terminal = openTerminal({ args: ['shell', ...args] }, env(), size)
   opened.push(terminal)
   return terminal
 }
@@ -32,25 +32,25 @@ afterAll(() => booted?.stop())
 const clean = { code: 0, restored: true }
 
 test('a shell by the name of the project: keys, size, exit code, and the terminal as before', async () => {
-  const terminal = shell(['site'], { rows: 30, cols: 90 })
-  await terminal.shows(/\$ $/)
+  const terminal = shell(['site'], { rows: 30, columns: 90 })
+  await terminal.receives(/\$ $/)
   expect(await terminal.isRaw()).toBe(true)
   terminal.type('stty size; echo "größe 😀"\r')
-  await terminal.shows('30 90\r\ngröße 😀\r\n')
+  await terminal.receives('30 90\r\ngröße 😀\r\n')
   terminal.resize(41, 123)
   await until(
     async () => {
       terminal.type('stty size\r')
-      return terminal.text().includes('41 123\r\n')
+      return terminal.raw().includes('41 123\r\n')
     },
     { every_ms: 200, what: 'the new size' },
   )
   // Ctrl-C goes to the program in the container, not to the command.
   terminal.type('sleep 1000\r')
-  await terminal.shows('sleep 1000\r\n')
+  await terminal.receives('sleep 1000\r\n')
   terminal.type('\x03')
   terminal.type('echo "code $?"\r')
-  await terminal.shows('code 130\r\n')
+  await terminal.receives('code 130\r\n')
   terminal.type('exit 42\r')
   expect(await terminal.ended()).toEqual({ code: 42, restored: true })
 })
@@ -76,40 +76,40 @@ test('a command in a terminal, in a workspace, by the id of the project', async 
     'a b',
   ])
   expect(await terminal.ended()).toEqual(clean)
-  expect(terminal.text()).toBe('/workspaces/review\r\nyes a b\r\n')
+  expect(terminal.raw()).toBe('/workspaces/review\r\nyes a b\r\n')
 })
 
 test('a full-screen program, at the size of the terminal', async () => {
   await booted.exec(project_id, 'seq 1 300 > /workspaces/default/numbers')
-  const terminal = shell(['site', '--', 'less', 'numbers'], { rows: 12, cols: 40 })
-  await terminal.shows('\r\n11\r\n')
+  const terminal = shell(['site', '--', 'less', 'numbers'], { rows: 12, columns: 40 })
+  await terminal.receives('\r\n11\r\n')
   terminal.type('G')
-  await terminal.shows('300')
+  await terminal.receives('300')
   terminal.type('q')
   expect(await terminal.ended()).toEqual(clean)
-  expect(terminal.text()).toContain('\x1b[?1049l')
+  expect(terminal.raw()).toContain('\x1b[?1049l')
 })
 
 test('a megabyte of output arrives whole', async () => {
   const terminal = shell(['site', '--', 'bash', '-c', 'yes | head -c 1000000; echo end'])
   expect(await terminal.ended(60_000)).toEqual(clean)
-  expect(terminal.text().length).toBe(1_500_000 + 'end\r\n'.length)
+  expect(terminal.raw().length).toBe(1_500_000 + 'end\r\n'.length)
 })
 
 test('the terminal is restored when the command is told to end, and when the server dies', async () => {
   const told = shell(['site'])
-  await told.shows(/\$ $/)
+  await told.receives(/\$ $/)
   told.signal('SIGTERM')
   expect(await told.ended()).toEqual({ code: 143, restored: true })
 
   const cut = shell(['site'])
-  await cut.shows(/\$ $/)
+  await cut.receives(/\$ $/)
   cut.type('sleep 2000\r')
-  await cut.shows('sleep 2000\r\n')
+  await cut.receives('sleep 2000\r\n')
   expect(await terminalProcesses(booted, project_id)).toContain('sleep 2000')
   await booted.server.kill('SIGKILL')
   expect(await cut.ended()).toEqual({ code: 1, restored: true })
-  expect(cut.text()).toContain('the connection to the server was lost')
+  expect(cut.raw()).toContain('the connection to the server was lost')
   // The supervisor ends what was in the terminal while there is no server.
   await booted.server.restart()
   await booted.reconnect()
@@ -119,10 +119,10 @@ test('the terminal is restored when the command is told to end, and when the ser
 test('errors are messages, and leave the terminal alone', async () => {
   const unknown = shell(['no-such-project'])
   expect(await unknown.ended()).toEqual({ code: 1, restored: true })
-  expect(unknown.text()).toContain('no project no-such-project')
+  expect(unknown.raw()).toContain('no project no-such-project')
   const workspace = shell(['site', '--workspace', 'nowhere'])
   expect(await workspace.ended()).toEqual({ code: 1, restored: true })
-  expect(workspace.text()).toContain('no workspace nowhere')
+  expect(workspace.raw()).toContain('no workspace nowhere')
   const piped = await runCli(['shell', 'site'], env())
   expect(piped.code).toBe(2)
   expect(piped.stderr).toContain('./oubliette container exec site COMMAND')

@@ -219,7 +219,8 @@ test('an empty list is reported as such', () => {
 })
 
 test('an object is printed as a record, even if it contains lists; long text is wrapped', () => {
-  expect(shown({ id: 'x', requires: [] })).toBe('id        x\nrequires  []\n')
+  expect(shown({ id: 'x', requires: [], droid: null, disk: { used_mb: null } })).toBe('id  x\n')
+  expect(shown({ id: 'x', requires: [] }, undefined, { format: 'wide' })).toBe('id        x\nrequires  []\n')
   expect(shown({ name: 'one', limits: { cpus: 1 } })).toBe('name    one\nlimits\n  cpus  1\n')
   expect(shown({ next_runs: ['03:00', '04:00'] })).toBe('next_runs  03:00, 04:00\n')
   for (const line of shown({ description: 'a long text '.repeat(20) }).split('\n'))

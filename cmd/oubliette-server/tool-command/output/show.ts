@@ -113,10 +113,20 @@ function wrapped(text: string, width: number, indent: string): string {
   return lines.join(`\n${indent}`)
 }
 
-function record(row: Row, width: number, indent = ''): string {
-  const keys = Math.max(0, ...Object.keys(row).map((key) => key.length))
+/** Without a value there is nothing to read; `-o wide` shows every field. */
+const isShown = (value: unknown): boolean =>
+  !isEmpty(value) &&
+  !(Array.isArray(value) && value.length === 0) &&
+  !(isRow(value) && !Object.values(value).some(isShown))
+
+function record(whole: Row, width: number, indent = ''): string {
+  const all = Object.entries(whole)
+  const shown = width === Number.POSITIVE_INFINITY ? all : all.filter(([, value]) => isShown(value))
+  // An object without any value still says what it is.
+  const entries = shown.length > 0 ? shown : all
+  const keys = Math.max(0, ...entries.map(([key]) => key.length))
   const body = `${indent}${' '.repeat(keys)}  `
-  return Object.entries(row)
+  return entries
     .map(([key, value]) => {
       if (isRow(value) && Object.keys(value).length > 0)
         return `${indent}${key}\n${record(value, width, `${indent}  `)}`
@@ -136,8 +146,9 @@ function rowsOf(result: Row, list: List | undefined): { name: string; rows: Row[
   return Array.isArray(rows) && rows.every(isRow) ? { name, rows } : undefined
 }
 
-/** The full id of each row, or of the object; `by_name` prefers the name. */
+/** The full id of each row, or of the object; `by_name` prefers the name. A new token has no other use than itself. */
 function identifiers(result: Row, list: List | undefined, by_name: boolean): string {
+  if (typeof result.token === 'string' && !by_name) return `${result.token}\n`
   const found = rowsOf(result, list)
   const lines = (found ? found.rows : [result]).flatMap((row) => {
     const key = list?.key ?? Object.keys(row).find((name) => name.endsWith('_id')) ?? ''

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
-import { type Extract, extract, type Header } from 'tar-stream'
+import { extract, type Header } from 'tar-stream'
 import type { z } from 'zod'
 import { Fault, messageOf } from '../../../internal/fault.ts'
 import { unknownMigrations } from '../../../internal/store/backup/load.ts'
@@ -30,19 +30,20 @@ const damaged = (file: string, why: string, cause?: unknown) =>
     cause,
   })
 
-const drained = (tar: Extract): Promise<void> =>
-  new Promise((resolve) => {
-    tar.once('drain', resolve)
-    tar.once('close', resolve)
-    if (tar.destroyed) resolve()
-  })
-
 async function* entriesOf(file: string, signal: AbortSignal): AsyncGenerator<Entry> {
   const tar = extract()
+  let wake = () => {}
+  tar.on('drain', () => wake())
+  tar.on('close', () => wake())
+  const drained = () =>
+    new Promise<void>((resolve) => {
+      wake = resolve
+      if (tar.destroyed) resolve()
+    })
   const source = pipeline(createReadStream(file), createGunzip(), async (bytes: AsyncIterable<Buffer>) => {
     for await (const chunk of bytes) {
       signal.throwIfAborted()
-      if (!tar.write(chunk)) await drained(tar)
+      if (!tar.write(chunk)) await drained()
       if (tar.destroyed) return
     }
     tar.end(undefined)

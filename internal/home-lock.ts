@@ -2,7 +2,17 @@
 // ends with its process, so it never becomes stale and taking it over has no race. It also works between containers that
 // share the directory, where pids cannot be compared.
 import { randomBytes } from 'node:crypto'
-import { accessSync, chmodSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Fault, messageOf } from './fault.ts'
@@ -58,6 +68,13 @@ export function ensureHome(home: string): void {
   } catch (error) {
     throw cannotUse(home, error)
   }
+}
+
+/** The same check; a home that does not exist yet is not left behind. */
+export function checkHome(home: string): void {
+  const exists = existsSync(home)
+  ensureHome(home)
+  if (!exists) rmdirSync(home)
 }
 
 /** Held until `release` or the end of the process. Throws `conflict` if another server uses this home. */

@@ -126,6 +126,82 @@ const schedules = z.strictObject({
     ),
 })
 
+const approvals = z.strictObject({
+  ask_at_high: z
+    .enum(['destructive', 'dangerous', 'none'])
+    .default('destructive')
+    .describe(
+      'Calls of upstream tools that are asked at autonomy `high`: `destructive` those of tools that are destructive or do not say that they are not, `dangerous` only those that are destructive by their annotations or by their name, `none` no calls.',
+    ),
+  trust_annotations: z
+    .enum(['admin', 'all', 'none'])
+    .default('admin')
+    .describe(
+      'Upstream servers whose annotations (`readOnlyHint`, `destructiveHint: false`) spare a question: those that an admin added, `all`, or `none`.',
+    ),
+  expire_hours: z
+    .number()
+    .min(0.0001)
+    .max(8760)
+    .default(168)
+    .describe(
+      'Time after which an open approval is denied, in hours. Permission requests of agents do not expire.',
+    ),
+  open_per_session: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(20)
+    .describe('Maximum number of open approvals of one session. A further call fails with `exhausted`.'),
+  open_per_project: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(200)
+    .describe('Maximum number of open approvals of one project.'),
+})
+
+const gateway = z.strictObject({
+  find_tools_above: z
+    .int()
+    .min(0)
+    .max(10_000)
+    .default(60)
+    .describe(
+      'Number of upstream tools above which agents that load every definition (OpenCode, Codex, Gemini and unknown ones) get `find_tools` and `call_tool` instead of the list.',
+    ),
+  calls_per_second: z
+    .number()
+    .min(0.1)
+    .max(100_000)
+    .default(100)
+    .describe('Sustained calls per second of one project to one upstream server.'),
+  calls_burst: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(500)
+    .describe('Maximum burst of calls of one project to one upstream server.'),
+  timeout_seconds: z
+    .number()
+    .min(1)
+    .max(86_400)
+    .default(30)
+    .describe('Time-out of a call of an upstream tool without progress, unless the server sets its own.'),
+  max_result_bytes: z
+    .int()
+    .min(1024)
+    .max(16 * 1024 * 1024)
+    .default(1024 * 1024)
+    .describe('Maximum size of a result of an upstream tool, unless the server sets its own.'),
+  idle_seconds: z
+    .number()
+    .min(0)
+    .max(86_400)
+    .default(600)
+    .describe('Time after which an unused connection to an upstream server is closed; 0: never.'),
+})
+
 const rate = z.strictObject({
   per_token_per_second: z
     .number()
@@ -228,8 +304,14 @@ export const configSchema = z.strictObject({
     .enum(['off', 'low', 'medium', 'high'])
     .default('high')
     .describe(
-      'Operations that droids perform without asking for permission: `off` none, `low` and `medium` read operations, `high` all. The container is the security boundary at every level.',
+      'Operations that droids perform without asking for permission: `off` none, `low` and `medium` read operations, `high` all. The container is the security boundary at every level; tools of upstream servers act outside of it and follow `approvals`.',
     ),
+  approvals: approvals
+    .prefault({})
+    .describe(
+      'What is asked before a tool outside of the container is called, and the limits of the approval inbox.',
+    ),
+  gateway: gateway.prefault({}).describe('Upstream MCP servers: their tools, calls and connections.'),
   models: z.array(z.string()).default([]).describe('Model names that `project options` returns.'),
   credentials: z
     .record(z.string().regex(/^[A-Za-z0-9_-]{1,64}$/), credentialSchema)

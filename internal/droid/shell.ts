@@ -5,13 +5,13 @@ import { once } from 'node:events'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
+import { lockLimit, lockLimitLines } from '../lib/process/lock-limit.ts'
+import { endProcesses } from '../lib/process/processes.ts'
 import { createCoalescer } from './coalesce.ts'
 import { drained, readText } from './command/output-reader.ts'
 import type { Droid, DroidTurn, Sink, TurnEnd } from './droid.ts'
-import { lockLimit, lockLimitLines } from './process/lock-limit.ts'
 import { outOfMemory } from './process/out-of-memory.ts'
 import { type PipeMaker, spawnPiped } from './process/pipes.ts'
-import { endProcesses } from './process/processes.ts'
 
 export type ShellOptions = {
   session_id: string

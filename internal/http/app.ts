@@ -19,6 +19,7 @@ import type { CallContext } from '../tools/tool.ts'
 import { receiveArchive, sendArchive } from './archive.ts'
 import {
   type Authenticate,
+  bounded,
   challenge,
   createCallerCheck,
   metadataPath,
@@ -47,6 +48,8 @@ interface McpEndpoint {
 /** `ended`: the credential of the caller has ended since it was checked. */
 export type Env = { Bindings: HttpBindings; Variables: { request_id: string; ended?: Fault } }
 
+type ConsentAnswer = { state: string; code?: string; error?: string; iss?: string }
+
 export type HttpOptions = {
   config: Pick<
     Config,
@@ -68,6 +71,8 @@ export type HttpOptions = {
   mcp: McpEndpoint
   /** Opens event streams; without it there are none. */
   door?: Pick<Door, 'run'>
+  /** Ends the OAuth consent that this state belongs to; without it there are none. */
+  finishConsent?: (answer: ConsentAnswer) => Promise<{ name: string }>
   readiness: Checks
   /** Identifies this process to the commands of its home; not a secret. */
   server_id?: string
@@ -197,6 +202,19 @@ export function createHttp(options: HttpOptions): Http {
       return c.req.method === 'GET' ? sendArchive(c, door, context, log) : receiveArchive(c, door, context)
     })
   }
+  const { finishConsent } = options
+  // The browser of a person who consented to the use of an upstream server returns here. The state in it is the credential.
+  if (finishConsent)
+    app.get('/mcp-servers/consent', async (c) => {
+      const address = c.env.incoming.socket.remoteAddress ?? 'unknown'
+      bounded(options.rate.failures, address, 'too many requests without a valid token from this address')
+      const { state, code, error, iss } = c.req.query()
+      if (!state || state.length > 500) throw new Fault('invalid', 'the address has no valid state')
+      const given = { ...(code ? { code } : {}), ...(error ? { error } : {}), ...(iss ? { iss } : {}) }
+      const { name } = await finishConsent({ state, ...given })
+      c.header('Cache-Control', 'no-store')
+      return c.text(`MCP server "${name}" is authorized. You can close this window.`)
+    })
   for (const path of ['/healthz', '/readyz'])
     app.use(path, async (c, next) => {
       if (options.server_id) c.env.outgoing.setHeader('Oubliette-Server-Id', options.server_id)

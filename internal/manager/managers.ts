@@ -3,8 +3,10 @@
 import type { DroidSide } from '../relay/droid-side.ts'
 import { beginDroidCall } from '../store/rows/callers.ts'
 import { projectsWithProcesses } from '../store/rows/session/memory.ts'
+import { createUpstreams } from '../upstream/upstreams.ts'
 import { createAudit } from './access/audit.ts'
 import { createTokens } from './access/tokens.ts'
+import { createApprovals } from './approval/approvals.ts'
 import { createCallerRequests } from './caller/requests.ts'
 import { createCallerTools, type SchemaCheck } from './caller/tools.ts'
 import { createFoundation, type FoundationDeps } from './composition/foundation.ts'
@@ -27,10 +29,10 @@ import type { ScheduledCall } from './schedule/run.ts'
 import { createScheduler } from './schedule/scheduler.ts'
 import { createSchedules } from './schedule/schedules.ts'
 import { createScheduleTimes } from './schedule/times.ts'
-import { createApprovals } from './session/approvals.ts'
 import { createSessionEnds } from './session/ends.ts'
 import type { Identity } from './session/identity.ts'
 import { createSessionWait } from './session/wait.ts'
+import { createGateway } from './upstream/gateway.ts'
 import { createChanges } from './workspace/changes.ts'
 
 export type ManagersDeps = FoundationDeps & {
@@ -41,6 +43,10 @@ export type ManagersDeps = FoundationDeps & {
   /** The calls of schedules; they end in the same door. */
   scheduled: ScheduledCall
   schema: SchemaCheck
+  /** Directories that may have mcp-servers.json; the first one counts. */
+  servers_directories: readonly string[]
+  /** Where people return to after they consented to the use of an upstream server. */
+  consent_url: string
   diagnostics: DiagnosticsSources
   /** Called with everything that is committed to the event log. */
   onCommit: ((committed: Committed) => void)[]
@@ -58,8 +64,11 @@ function cached(projectOf: (id: string) => Promise<string | undefined>) {
   }
 }
 
-/** The projects that an id of a call belongs to; the door checks the caller's scope against them. */
-type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | undefined> }
+/**
+ * The projects that an id of a call belongs to; the door checks the caller's scope against them. Null: it belongs to no project
+ * and exists for admins only.
+ */
+type Owner = { what: string; projectOf: (id: string) => Promise<string | string[] | null | undefined> }
 
 export function createManagers(deps: ManagersDeps) {
   const { store, config, log } = deps
@@ -68,7 +77,8 @@ export function createManagers(deps: ManagersDeps) {
 
   // What connections from containers need.
   const callerTools = createCallerTools({ store, schema: deps.schema })
-  const callerRequests = createCallerRequests({ store, events, tools: callerTools, log })
+  const approvals = createApprovals({ ...base, schema: deps.schema })
+  const callerRequests = createCallerRequests({ store, events, tools: callerTools, approvals, log })
   const ends = createSessionEnds(base)
   const execRecords = createExecRecords(base)
   const pause = createPause(base)
@@ -86,8 +96,10 @@ export function createManagers(deps: ManagersDeps) {
   const projects = createProjects({
     ...base,
     regrant: createGrants({ ...base, forget: base.forgetEverywhere }).change,
+    onUpdate: async (project_id) => await gateway.projectChanged(project_id),
     beforeDelete: [
       relay.close,
+      async (project_id) => await gateway.projectDeleted(project_id),
       async (project_id) => await execRecords.lose(project_id, 'the project was deleted'),
     ],
     afterDelete: [base.forget],
@@ -95,10 +107,23 @@ export function createManagers(deps: ManagersDeps) {
   const hosting = createHosting({ base, client: deps.client, uplink, ends, execRecords, pause })
   const { containers, disk, workspaces, attached, execs, terminals } = hosting
 
+  const gateway = createGateway({
+    ...base,
+    home: deps.home,
+    upstreams: createUpstreams({ log, version: deps.version }),
+    approvals,
+    schema: deps.schema,
+    workspaces,
+    toolsChanged: relay.toolsChanged,
+    directories: deps.servers_directories,
+    redirect_url: deps.consent_url,
+  })
+
   // Sessions.
-  const sessionParts = createSessionParts({ base, uplink, ends, pause, hosting, callerTools, callerRequests })
+  const sessionParts = createSessionParts({
+    ...{ base, uplink, ends, pause, hosting, callerTools, callerRequests, approvals },
+  })
   const { sessions, dispatch, admission, hibernation, measured } = sessionParts
-  const approvals = createApprovals({ ...base, sessions })
   base.listeners.push(
     identities.onCommit,
     createStorageGuard({ ...base, change: () => base.change, forget: uplink.forgetSessions }),
@@ -106,6 +131,8 @@ export function createManagers(deps: ManagersDeps) {
     git.onCommit,
     ...deps.onCommit,
     callerRequests.onCommit,
+    approvals.onCommit,
+    gateway.onCommit,
   )
 
   // Schedules.
@@ -148,6 +175,9 @@ export function createManagers(deps: ManagersDeps) {
       hibernation.sweep,
       admission.sweep,
       callerRequests.expire,
+      approvals.expireOverdue,
+      async () => await approvals.deleteOld(config.audit_days),
+      gateway.sweep,
       execRecords.sweep,
       createUnsupervised({ ...base, relay, containers, ends }),
       async () => await audit.expire(config.audit_days),
@@ -155,6 +185,7 @@ export function createManagers(deps: ManagersDeps) {
       audit.settleAbandoned,
       schedules.expire,
       models.sweep,
+      async () => void (await base.runtime.sweepProcesses()),
     ],
     onGivenUp: async (project_id, reason) => {
       await ends.failAll(project_id, reason)
@@ -193,6 +224,7 @@ export function createManagers(deps: ManagersDeps) {
     sessionWait: createSessionWait({ sessions, events, wake: base.wake }),
     events,
     approvals,
+    gateway,
     callerTools,
     callerRequests,
     identities,
@@ -216,6 +248,7 @@ export function createManagers(deps: ManagersDeps) {
     async close() {
       diagnostics.close()
       await scheduler.close()
+      await gateway.close()
       await times.close()
       await reconcile.close()
       await admission.close()
@@ -227,6 +260,7 @@ export function createManagers(deps: ManagersDeps) {
       await models.close()
       git.close()
       callerRequests.stop()
+      approvals.stop()
       await events.close()
       await audit.close()
     },

@@ -1,6 +1,8 @@
 // Containers, and nothing about agents. One interface, so that another engine can implement it; `docker/` is the only folder that
-// imports dockerode. Every object it creates has the labels `oubliette.instance` and `oubliette.project`, and every method is
-// safe to repeat. The managers decide which containers exist.
+// imports dockerode. Every object it creates has the labels `oubliette.instance` and `oubliette.project` or `oubliette.upstream`,
+// and every method is safe to repeat. The managers decide which containers exist.
+
+import type { Readable, Writable } from 'node:stream'
 
 export type NetworkMode = 'none' | 'internal' | 'open'
 
@@ -36,6 +38,23 @@ export type ContainerState = {
   memory_mb: number
   /** Hash of the spec it was created from; with another hash it has to be recreated. */
   spec_hash: string
+}
+
+/** A program in a container of its own, used through its streams. It leaves nothing behind. */
+export type ProcessSpec = Omit<ContainerSpec, 'project_id' | 'read_only_root'> & {
+  upstream_id: string
+  /** Whose limits it has; undefined for one of the whole server. */
+  project_id?: string
+}
+
+export type RuntimeProcess = {
+  stdin: Writable
+  stdout: Readable
+  stderr: Readable
+  /** Resolves once, when all its processes are gone. */
+  ended: Promise<{ exit_code: number | null; reason: string }>
+  /** Ends all its processes; safe to repeat. */
+  kill(): Promise<void>
 }
 
 export type LogLine = { stream: 'stdout' | 'stderr'; at: string; text: string }
@@ -91,8 +110,15 @@ export interface Runtime {
   /** Bytes in its writable layer, without mounts; 0 if there is no container. */
   writableBytes(project_id: string): Promise<number>
   specHash(spec: ContainerSpec): string
-  /** Containers, networks and volumes of this instance in the engine. */
+  /** Containers, networks and volumes of projects of this instance in the engine. */
   owned(): Promise<Owned[]>
+  /**
+   * Starts a program in a hardened container with a read-only root. Its stdin ends when this process dies; what does not end by
+   * that is removed by `sweepProcesses`.
+   */
+  openProcess(spec: ProcessSpec, signal: AbortSignal): Promise<RuntimeProcess>
+  /** Removes containers and networks of `openProcess` that this process does not use; returns how many. */
+  sweepProcesses(): Promise<number>
   logs(
     project_id: string,
     options: { tail?: number; since?: string; follow?: boolean; signal?: AbortSignal },

@@ -26,6 +26,10 @@ import { up as mcpSessions } from './migrations/0015-mcp-sessions.ts'
 import { up as sqlFunctions } from './migrations/0016-sql-functions.ts'
 import { up as callerRequestAudit } from './migrations/0017-caller-request-audit.ts'
 import { up as preparing } from './migrations/0018-preparing.ts'
+import { up as upstreams } from './migrations/0020-upstreams.ts'
+import { up as upstreamSearch } from './migrations/0021-upstream-search.ts'
+import { up as upstreamConsents } from './migrations/0022-upstream-consents.ts'
+import { up as approvalInbox } from './migrations/0024-approval-inbox.ts'
 import type { Db } from './open.ts'
 
 /**
@@ -50,6 +54,10 @@ export const migrations: Record<string, Migration> = {
   '0016-sql-functions': { up: sqlFunctions },
   '0017-caller-request-audit': { up: callerRequestAudit },
   '0018-preparing': { up: preparing },
+  '0020-upstreams': { up: upstreams },
+  '0021-upstream-search': { up: upstreamSearch },
+  '0022-upstream-consents': { up: upstreamConsents },
+  '0024-approval-inbox': { up: approvalInbox },
 }
 
 /** Any number that nothing else in the same database uses. */

@@ -3,6 +3,7 @@
 import type { ColumnType, Generated, JSONColumnType } from 'kysely'
 import type { Limits } from '../config/limits.ts'
 import type { SessionStatus } from '../protocol/session-status.ts'
+import type { UpstreamCallsTable, UpstreamsTable, UpstreamToolsTable } from './rows/upstream/tables.ts'
 
 /** Set by the database if omitted; read as an ISO string. */
 type CreatedAt = ColumnType<string, string | undefined, string>
@@ -215,18 +216,46 @@ export interface CommandsTable {
   created_at: CreatedAt
 }
 
+/** `session_id` null: a question that no session waits for. `project_id` null: global, for admins. */
 export interface ApprovalsTable {
   id: string
-  session_id: string
-  project_id: string
+  kind: Generated<'permission' | 'tool' | 'definition' | 'elicitation' | 'consent'>
+  session_id: string | null
+  project_id: string | null
   request_id: string
   tool_call: Json<Record<string, unknown>>
   options: Json<Record<string, unknown>[]>
-  status: 'open' | 'allowed' | 'denied' | 'cancelled'
+  server: Generated<string | null>
+  server_id: Generated<string | null>
+  tool: Generated<string | null>
+  /** As displayed: long ones are clipped, unsafe characters escaped. `arguments_hash` is of the whole. */
+  arguments: ColumnType<Record<string, unknown> | null, string | null | undefined, never>
+  arguments_hash: Generated<string | null>
+  /** By kind: why it is asked, the change of a definition, the request of an elicitation, the URL of a consent. */
+  detail: ColumnType<Record<string, unknown>, string | undefined, never>
+  /** The answer to an elicitation. */
+  content: ColumnType<Record<string, unknown> | null, string | null | undefined, string | null>
+  status: 'open' | 'allowed' | 'denied' | 'expired' | 'cancelled'
+  scope: Generated<'once' | 'session' | 'always' | null>
   reason: string | null
   decided_by: string | null
+  decided_by_admin: Generated<boolean>
+  /** A repeat of the droid's call joins its row, whatever became of it. */
+  call_id: Generated<string | null>
+  /** A repeat of a question without a call joins the open row. */
+  ask_key: Generated<string | null>
+  /** The autonomy with which an ancestor of the session may allow it; null: no session may. */
+  allowed_at: Generated<'off' | 'low' | 'medium' | 'high' | null>
+  /** An admin configured that it is asked. */
+  set_by_admin: Generated<boolean>
   created_at: string
+  expires_at: Generated<string | null>
   decided_at: string | null
+  /** When its receipt was used, and by which call. */
+  used_at: Generated<string | null>
+  used_by: Generated<string | null>
+  revoked_at: Generated<string | null>
+  revoked_by: Generated<string | null>
 }
 
 export type CallerTool = {
@@ -235,6 +264,8 @@ export type CallerTool = {
   inputSchema: Record<string, unknown>
   annotations?: Record<string, unknown>
   timeout_seconds?: number
+  /** Each call is asked in the approval inbox before the caller gets it. */
+  requires_approval?: boolean
 }
 
 /** Callers that offer tools to a session. Only the principal that declared them may answer requests. */
@@ -405,6 +436,9 @@ export interface ExecsTable {
 }
 
 export interface Database {
+  upstreams: UpstreamsTable
+  upstream_tools: UpstreamToolsTable
+  upstream_calls: UpstreamCallsTable
   execs: ExecsTable
   mcp_sessions: McpSessionsTable
   project_spending: ProjectSpendingTable

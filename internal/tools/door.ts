@@ -15,7 +15,7 @@ import type { AuditCall, Intent } from '../manager/access/audit.ts'
 import type { Managers } from '../manager/managers.ts'
 import { lacksGrant } from '../manager/project/boundaries.ts'
 import { checkText, describeProblems } from './check-input.ts'
-import { createDisabled } from './disabled-tools.ts'
+import { createDisabled } from './droid/disabled-tools.ts'
 import { createListing } from './listing.ts'
 import { withIds } from './references.ts'
 import type { CallContext, InternalAction, ListedTool, Outcome, RunContext, Runnable, Tool } from './tool.ts'
@@ -85,7 +85,8 @@ async function permit(
 ): Promise<string[]> {
   if (!action.needs.startsWith('project:')) return []
   const touched: string[] = []
-  const look = (what: string, id: string, found: string | string[] | undefined) => {
+  const look = (what: string, id: string, found: string | string[] | null | undefined) => {
+    if (found === null && caller.scope.kind === 'admin') return
     const projects = typeof found === 'string' ? [found] : (found ?? [])
     if (projects.length === 0 || !projects.every((project_id) => sees(caller.scope, project_id)))
       throw unknown(what, id)
@@ -172,13 +173,32 @@ export function createDoor(options: {
       taken = true
       return row
     }
+    const audited: RunContext['audited'] = async (named, work) => {
+      const began = performance.now()
+      const inner = managers.audit.begin({
+        ...row,
+        at: new Date().toISOString(),
+        tool: named.tool.slice(0, 80),
+        action: named.action.slice(0, longestName),
+      })
+      inner.committed.catch(() => undefined)
+      let ended = 'ok'
+      try {
+        return await work(inner.committed)
+      } catch (thrown) {
+        ended = signal.aborted && !(thrown instanceof Fault) ? 'timeout' : toFault(thrown).kind
+        throw thrown
+      } finally {
+        inner.settle(ended, performance.now() - began)
+      }
+    }
     try {
       const found = resolve()
       const { action } = found
       row.tool = found.tool
       row.action = found.name.slice(0, longestName)
       if (context.disabled_tools?.length) createDisabled(context.disabled_tools).refuse(found)
-      const running = runFound(found, { ...context, signal, takeAuditRow }, (touched) => {
+      const running = runFound(found, { ...context, signal, takeAuditRow, audited }, (touched) => {
         row.project_id = touched[0] ?? null
         // A call that has ended meanwhile is recorded already.
         signal.throwIfAborted()
@@ -233,7 +253,7 @@ export function createDoor(options: {
       }
     },
     run(action, context, input) {
-      const { tool } = action
+      const tool = action.tool(input)
       const name = action.action(input)
       return enter(context, { tool, action: name }, () => {
         const args = input as Record<string, unknown>

@@ -45,6 +45,11 @@ export type RunContext = CallContext & {
    * Throws if the call has ended, because its row is written by then.
    */
   takeAuditRow(): AuditCall
+  /**
+   * Runs work that has an audit row of its own: a call of another server. `work` gets a promise of its committed intent, and
+   * must await it before its first effect.
+   */
+  audited<T>(named: { tool: string; action: string }, work: (intent: Promise<void>) => Promise<T>): Promise<T>
 }
 
 type Declared<I extends z.ZodObject> = {
@@ -83,7 +88,7 @@ export type Tool = {
   unified: boolean
   /** By input field: what `tools/list` shows instead of the description, without bounds and defaults, which are generated. */
   briefs: Record<string, string>
-  /** Input fields that are documented but not listed: other places for the value of a listed field. */
+  /** Input fields that are documented but not listed: other places for the value of a listed field, and rarely used filters. */
   aliases: readonly string[]
   /** Input fields that only an admin may set; they are not listed to others. */
   admin_fields: readonly string[]
@@ -142,16 +147,17 @@ export const standalone = (name: string, only: Action, briefs: Record<string, st
  */
 export type InternalAction<Input, Result> = Runnable<Result> & {
   /** How the audit names it. */
-  tool: string
+  tool(input: Input): string
   action(input: Input): string
 }
 
 export function internal<I extends z.ZodObject, Result>(
   declared: Declared<I> & {
-    tool: string
+    tool: string | ((input: z.input<I>) => string)
     action(input: z.input<I>): string
     run(context: RunContext, input: z.output<I>): Promise<Result>
   },
 ): InternalAction<z.input<I>, Result> {
-  return runnable(declared)
+  const { tool } = declared
+  return { ...runnable(declared), tool: typeof tool === 'string' ? () => tool : tool }
 }

@@ -32,6 +32,8 @@ export type OAuthSettings = {
   scope?: string
   client_id?: string
   client_secret?: Secret
+  /** HTTPS address of this client's metadata, for authorization servers that take it as client id. */
+  client_metadata_url?: string
   grant: 'authorization_code' | 'client_credentials'
 }
 
@@ -50,6 +52,8 @@ export type UpstreamSpec = {
   id: string
   name: string
   transport: UpstreamTransport
+  /** The same value tells that the transport did not change, although the object is another one. */
+  revision?: string
   /** Of a call without progress; progress extends it. */
   timeout_seconds: number
   /** Calls under way at the same time; others wait, sessions in turns. */
@@ -119,7 +123,10 @@ export type CallOptions = {
   fair_key: string
   /** Older era: the upstream asks while the call runs. Its time does not count towards the time-out. */
   onInput(request: InputRequest): Promise<InputResponse>
-  /** Called right before the request leaves this process: from here on its outcome may be unknown. */
+  /**
+   * Called right before the request leaves this process: from here on its outcome may be unknown. Called again if the upstream
+   * refused the request without running it, because it does not know the session any more.
+   */
   onSent(): Promise<void>
 }
 

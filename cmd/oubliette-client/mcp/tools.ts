@@ -44,8 +44,13 @@ export function asFailure(fault: Fault): ToolResult {
   return { content: [{ type: 'text', text }], structuredContent: { error }, isError: true }
 }
 
+/** The search in the tools of upstream servers, instead of their list. */
+const searching = ['find_tools', 'call_tool']
+
 const visibleName = (own: string) =>
-  own.startsWith('mcp__') || own.startsWith('oubliette_') ? own : `oubliette_${own}`
+  own.startsWith('mcp__') || own.startsWith('oubliette_') || searching.includes(own)
+    ? own
+    : `oubliette_${own}`
 
 /** `signal` cancels open requests when the link ends. */
 export function createTools(link: Link, signal: AbortSignal): Tools {

@@ -47,6 +47,7 @@ async function stopContainers(config: Settings): Promise<void> {
     ({ kind, status }) => kind === 'container' && status === 'running',
   )
   await Promise.all(running.map(({ project_id }) => runtime.stop(project_id, grace_seconds)))
+  await runtime.sweepProcesses()
   say(`Stopped ${running.length} container${running.length === 1 ? '' : 's'}.`)
 }
 

@@ -22,7 +22,7 @@ import type { Store } from '../../../internal/store/open.ts'
 import { createMcpSessionRows } from '../../../internal/store/rows/mcp-sessions.ts'
 import { tools } from '../../../internal/tools/declarations/index.ts'
 import { createDoor, type Door } from '../../../internal/tools/door.ts'
-import { createDroidCalls } from '../../../internal/tools/droid-calls.ts'
+import { createDroidCalls } from '../../../internal/tools/droid/calls.ts'
 import { createSchemaCheck } from '../../../internal/tools/schema/check.ts'
 import { checkout, version } from '../command.ts'
 import { type Auth, followRevocations, startAuth } from './auth.ts'
@@ -101,6 +101,8 @@ async function startRooms({ settings, log, ring, stack }: Start, below: Below) {
     scheduled: async (caller, args, more) =>
       await door.call('session', { caller, via: 'schedule', progress: () => undefined, ...more }, args),
     schema,
+    servers_directories: [process.cwd(), home],
+    consent_url: `http://${config.address}/mcp-servers/consent`,
     diagnostics: {
       ring,
       inspection,
@@ -149,6 +151,7 @@ function createHttpServer(
     streams: auth.streams,
     mcp,
     door,
+    finishConsent: managers.gateway.finishConsent,
     readiness: {
       database: { check: store.ping, refuses: ['every tool'] },
       engine: {
@@ -203,6 +206,7 @@ export async function serve(settings: Settings): Promise<void> {
 
   await managers.audit.settleAbandoned()
   await managers.listen()
+  await managers.gateway.start()
   const { url } = await http.listen()
   stack.defer(() => http.close(config.shutdown_seconds))
   log.info('listening', { url, home, instance })

@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline/promises'
 import type { Settings } from '../../../internal/config/load.ts'
 import { parseAddress } from '../../../internal/config/place.ts'
 import { Fault } from '../../../internal/fault.ts'
-import { ensureHome, homeHolder } from '../../../internal/home-lock.ts'
+import { checkHome, ensureHome, homeHolder } from '../../../internal/home-lock.ts'
 import { isRoot } from '../../../internal/lib/is-root.ts'
 import { type Command, checkout, options, Usage } from '../command.ts'
 import { serverSettings } from '../settings.ts'
@@ -161,10 +161,11 @@ async function run(args: string[]): Promise<number> {
     return 0
   }
   for (const warning of config.warnings) process.stderr.write(`oubliette: warning: ${warning}\n`)
-  ensureHome(config.home)
+  checkHome(config.home)
   await assertFree(config)
   const user = await offerUser(config)
   if (user !== undefined) await runAs(user, config, values.detach)
+  ensureHome(config.home)
   await setUp(config, createProgress())
   if (!values.detach) {
     await runInForeground(config)

@@ -15,7 +15,7 @@ test('an elicitation is not a question of yes or no', () => {
   const open = createOpenQuestions()
   open.take({ index: 1, type: 'tool_approval_request', kind: 'elicitation', request_id: 'a' })
   expect(open.first).toBeUndefined()
-  open.take({ index: 2, type: 'tool_approval_request', kind: 'consent', request_id: 'b' })
+  open.take({ index: 2, type: 'tool_approval_request', kind: 'definition', request_id: 'b' })
   expect(open.first?.request_id).toBe('b')
 })
 

@@ -31,9 +31,10 @@ const knowsScope = (): boolean =>
     ({ name, choices }) => name === 'scope' && choices.includes('always'),
   ) ?? false
 
-/** Whether a person is asked: a request for permission, or for a tool of an upstream server. An elicitation needs more than yes or no. */
+/** Whether a person is asked: a request for permission, or for a tool. Elicitations and consents need more than yes or no. */
 export const isQuestion = ({ type, kind }: RunEvent): boolean =>
-  type === 'permission_request' || (type === 'tool_approval_request' && kind !== 'elicitation')
+  type === 'permission_request' ||
+  (type === 'tool_approval_request' && kind !== 'elicitation' && kind !== 'consent')
 
 /** `always` only for what the server remembers: the calls of a tool. */
 export function questionOf(event: RunEvent, scoped = knowsScope()): Question {

@@ -70,4 +70,8 @@ Without a terminal, every line of standard input is a message.`,
   run,
 }
 
-export const attach: Command = { ...chat, about: 'The same as chat' }
+export const attach: Command = {
+  ...chat,
+  about: 'The same as chat',
+  examples: chat.examples.map((line) => line.replace('oubliette chat', 'oubliette attach')),
+}

@@ -9,12 +9,12 @@ import { pathToFileURL } from 'node:url'
 import type { ClientContext, ContentBlock } from '@agentclientprotocol/sdk'
 import type { AgentSetup } from '../../agents/agent.ts'
 import { Fault, messageOf } from '../../fault.ts'
+import { lockLimit, withLockLimit } from '../../lib/process/lock-limit.ts'
+import { endProcesses, lowerPriority } from '../../lib/process/processes.ts'
 import type { Autonomy } from '../../protocol/messages.ts'
 import { decide, optionFor, type PermissionOption } from '../autonomy.ts'
 import type { Droid, DroidTurn, Gone, PermissionOutcome, Sink, TurnEnd } from '../droid.ts'
-import { lockLimit, withLockLimit } from '../process/lock-limit.ts'
 import { outOfMemory } from '../process/out-of-memory.ts'
-import { endProcesses, lowerPriority } from '../process/processes.ts'
 import { normalizedUsage } from '../usage.ts'
 import { openAgent } from './session.ts'
 import { acpStream } from './stream.ts'
@@ -26,7 +26,7 @@ export type AcpOptions = {
   env: Record<string, string>
   command: string
   args: string[]
-  /** Whether bash is available to set the lock limit that marks processes; see `process/lock-limit.ts`. */
+  /** Whether bash is available to set the lock limit that marks processes; see `internal/lib/process/lock-limit.ts`. */
   marked: boolean
   autonomy: Autonomy
   setup: AgentSetup

@@ -7,9 +7,9 @@ import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { Fault } from '../../fault.ts'
+import { endProcesses, signalProcesses } from '../../lib/process/processes.ts'
 import type { ExecRequest } from '../../protocol/messages.ts'
 import { type PipeMaker, spawnPiped } from '../process/pipes.ts'
-import { endProcesses, signalProcesses } from '../process/processes.ts'
 import { drained, type OutputReader } from './output-reader.ts'
 
 type CommandRequest = Omit<ExecRequest, 'output_bytes'>

@@ -7,7 +7,7 @@ import { Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
-import { lowerPriority } from './processes.ts'
+import { lowerPriority } from '../../lib/process/processes.ts'
 
 type OutputPipe = {
   /** Passed to the child, then closed here. */

@@ -10,10 +10,10 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { Fault, messageOf } from '../../fault.ts'
+import { lockLimit, withLockLimit } from '../../lib/process/lock-limit.ts'
+import { endProcesses, lowerPriority } from '../../lib/process/processes.ts'
 import type { TerminalCommand } from '../../protocol/messages.ts'
 import { terminalPath } from '../../protocol/wire.ts'
-import { lockLimit, withLockLimit } from '../process/lock-limit.ts'
-import { endProcesses, lowerPriority } from '../process/processes.ts'
 
 export type TerminalSize = { rows: number; cols: number }
 export type Terminal = {

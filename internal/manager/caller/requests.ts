@@ -19,6 +19,8 @@ import {
   requestById,
 } from '../../store/rows/callers.ts'
 import type { AuditCall } from '../access/audit.ts'
+import { refusal } from '../approval/approval.ts'
+import type { ApprovalInbox } from '../approval/approvals.ts'
 import type { EventLog } from '../events/event-log.ts'
 import type { Committed } from '../events/log-writer.ts'
 import type { CallerTools, Offered } from './tools.ts'
@@ -27,6 +29,7 @@ type Answer = { result: unknown } | { error: unknown }
 type Ending = { status: RequestEnd; answer: Answer | null }
 type Progress = { progress: number; total?: number; message?: string }
 type Waiter = { done: (ending: Ending) => void; progress: (update: Progress) => void }
+type From = { session_id: string; project_id: string }
 export type Asking = {
   signal: AbortSignal
   progress: (update: Progress) => void
@@ -71,7 +74,13 @@ const closedWords: Record<RequestEnd, string> = {
   cancelled: 'was cancelled',
 }
 
-export function createCallerRequests(deps: { store: Store; events: EventLog; tools: CallerTools; log: Log }) {
+export function createCallerRequests(deps: {
+  store: Store
+  events: EventLog
+  tools: CallerTools
+  approvals: Pick<ApprovalInbox, 'ask' | 'use' | 'usedBy'>
+  log: Log
+}) {
   const { store, events, tools } = deps
   const { db } = store
   const waiting = new Map<string, { row: RequestRow; waiters: Set<Waiter> }>()
@@ -152,21 +161,72 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
     }
   }
 
-  async function ask(
-    { session_id, project_id }: { session_id: string; project_id: string },
+  /** Returns when the call is approved; its time-out begins afterwards. Throws if it is not. */
+  async function requireApproval(
+    { session_id, project_id }: From,
+    { caller, tool, name }: Offered,
+    args: Record<string, unknown>,
+    call_id: string,
+    { signal, cancelled }: Asking,
+  ): Promise<void> {
+    // The request of this call exists: it was approved before.
+    if (await requestByCall(db, session_id, call_id)) return
+    // Another token may declare the same caller_id: what is remembered is for this one.
+    const server_id = `caller ${caller.declared_by} ${caller.caller_id}`
+    const call = { session_id, server_id, tool: tool.name, arguments: args, call_id }
+    const decision = await deps.approvals.ask(
+      {
+        ...call,
+        kind: 'tool',
+        project_id,
+        server: caller.caller_id,
+        allowed_at: null,
+        set_by_admin: false,
+        because: `caller "${caller.caller_id}" requires approval of this tool`,
+      },
+      { signal, cancelled },
+    )
+    if (decision.decision === 'deny') throw refusal(name, decision)
+    if (decision.by === 'rule' || (await deps.approvals.use(db, decision.approval_id, call))) return
+    // A crash after the use: there is one request for a call_id, so this call is not made twice.
+    if ((await deps.approvals.usedBy(decision.approval_id)) === call_id) return
+    throw new Fault('conflict', `approval ${decision.approval_id} was used by another call of ${name}`, {
+      hint: 'repeat the call to ask again',
+    })
+  }
+
+  /** The tool, if the droid may call it with these arguments. */
+  async function offered(
+    { session_id, project_id }: From,
     name: string,
     args: Record<string, unknown>,
-    call_id: string | undefined,
+    how: Asking,
+  ): Promise<Offered> {
+    const offer = await tools.find(session_id, name)
+    how.permit(offer.name)
+    await tools.checkArguments(project_id, offer, args)
+    return offer
+  }
+
+  async function ask(
+    from: From,
+    name: string,
+    args: Record<string, unknown>,
+    call_id: string = randomUUID(),
     how: Asking,
   ): Promise<unknown> {
+    const { session_id } = from
     let offer: Offered
     try {
-      offer = await tools.find(session_id, name)
-      how.permit(offer.name)
-      await tools.checkArguments(project_id, offer, args)
+      offer = await offered(from, name, args, how)
+      if (offer.tool.requires_approval) {
+        await requireApproval(from, offer, args, call_id, how)
+        // The caller may have changed its tools meanwhile.
+        offer = await offered(from, offer.name, args, how)
+      }
     } catch (error) {
       // The tool may have been removed or changed while an earlier request of this call is still open.
-      const before = call_id ? await requestByCall(db, session_id, call_id) : undefined
+      const before = await requestByCall(db, session_id, call_id)
       if (!before) throw error
       how.audit()
       return await wait(before, how, () => look(before))
@@ -179,7 +239,7 @@ export function createCallerRequests(deps: { store: Store; events: EventLog; too
       caller_id: offer.caller.caller_id,
       tool: offer.tool.name,
       arguments: args,
-      call_id: call_id ?? randomUUID(),
+      call_id,
       status: 'open',
       answer: null,
       answered_by: null,

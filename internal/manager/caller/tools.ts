@@ -25,6 +25,8 @@ const longestName = 64
 const declarationBytes = 1024 * 1024
 const sessionBytes = 4 * 1024 * 1024
 const reserved = /^(oubliette|mcp)(_|$)/i
+/** Names of the search in the tools of upstream servers. */
+const searching = ['find_tools', 'call_tool']
 
 export const nameOf = (caller_id: string, tool: string) => `${caller_id}_${tool}`
 
@@ -52,7 +54,7 @@ export async function checkDeclaration(
     if (seen.has(name)) throw new Fault('invalid', `caller_tools lists "${tool.name}" twice`)
     if (name.length > longestName)
       throw new Fault('invalid', `the tool name "${name}" is longer than ${longestName} characters`)
-    if (name.startsWith('mcp__') || name.startsWith('oubliette_'))
+    if (name.startsWith('mcp__') || name.startsWith('oubliette_') || searching.includes(name))
       throw new Fault('invalid', `the tool name "${name}" is reserved for other tools`)
     seen.add(name)
   }

@@ -1,4 +1,5 @@
 // Builds sessions with what decides when their droids start: memory admission, hibernation and the dispatcher.
+import type { ApprovalInbox } from '../approval/approvals.ts'
 import type { CallerRequests } from '../caller/requests.ts'
 import type { CallerTools } from '../caller/tools.ts'
 import type { Pause } from '../container/pause.ts'
@@ -20,6 +21,7 @@ type Deps = {
   hosting: Pick<Hosting, 'workspaces' | 'containers' | 'requireFree'>
   callerTools: CallerTools
   callerRequests: CallerRequests
+  approvals: Pick<ApprovalInbox, 'openOf'>
 }
 
 export function createSessionParts({
@@ -30,6 +32,7 @@ export function createSessionParts({
   hosting,
   callerTools,
   callerRequests,
+  approvals,
 }: Deps) {
   const { relay, supervisorOf } = uplink
   const { workspaces, containers, requireFree } = hosting
@@ -45,6 +48,7 @@ export function createSessionParts({
     measured,
     paused: pause.isPaused,
     openRequests: callerRequests.shown,
+    openQuestions: approvals.openOf,
     requireFree,
     toolsChanged: (project_id, session_id) => {
       callerTools.changed(session_id)

@@ -196,10 +196,13 @@ export function createLogWriter(deps: {
     if (full && row.full_at === null) await deleteSessionCommands(trx, row.id)
     const approvals = permissions(row, added)
     if (approvals.length > 0) await insertApprovals(trx, approvals)
-    // A droid that continues or has ended no longer waits for an answer: its turn was cancelled, or it exited.
+    // A droid that continues no longer waits for an answer: its turn was cancelled. One that is idle waits for nothing.
     const said = added.findLast((event) => event.type === 'status')?.data
     if (said && (approvals.length > 0 || row.status === 'waiting'))
-      await cancelApprovals(trx, row.id, 'the droid no longer waits for a decision', requiredBy(said))
+      await cancelApprovals(trx, row.id, 'the droid no longer waits for a decision', {
+        still: requiredBy(said),
+        all: said.status === 'idle',
+      })
   }
 
   async function append(trx: Db, given: Job[]): Promise<{ answers: EventsAnswer[] } & Committed> {

@@ -52,6 +52,8 @@ export type ProjectsDeps = {
   regrant: (project_id: string, grant: string | null, write: (trx: Db) => Promise<void>) => Promise<void>
   /** Projects whose remote is not cloned yet. */
   preparing: Set<string>
+  /** Called after a change of what bounds a project or its droids. */
+  onUpdate: (project_id: string) => Promise<void>
   /** Called before a project is removed. */
   beforeDelete: ((project_id: string) => Promise<void>)[]
   afterDelete: (() => void)[]
@@ -280,6 +282,7 @@ export function createProjects(deps: ProjectsDeps) {
     } finally {
       if (change.name !== undefined) deps.projectNames.forget(project_id)
     }
+    if (change.network ?? disabled_tools ?? mcp_servers) await deps.onUpdate(project_id)
     return shown(await require(project_id))
   }
 

@@ -4,7 +4,6 @@ import type { Config } from '../../config/load.ts'
 import { Fault } from '../../fault.ts'
 import { type FinalStatus, isBeforeStart, isFinal } from '../../protocol/session-status.ts'
 import type { Db, Store } from '../../store/open.ts'
-import { cancelApprovals } from '../../store/rows/approvals.ts'
 import {
   deleteSessionCommands,
   hasCommand,
@@ -41,7 +40,6 @@ export function createSessionEnds(deps: Deps) {
   ): Promise<void> {
     await deleteSessionCommands(trx, row.id)
     if (isFinal(row.status)) return
-    await cancelApprovals(trx, row.id, reason ?? 'the session is over')
     await write([status(name, reason ? { reason } : {})])
   }
 

@@ -17,6 +17,9 @@ export type Identity = {
   token_id: string | null
   /** When the credential that spawned the session expires, and the key with it. */
   expires_at: string | null
+  /** The name of its droid in the config. */
+  droid: string
+  autonomy: KeyHolder['autonomy_level']
   /** Tools that the project disables for its droids. */
   disabled_tools: string[]
   /** Scope of the key for `oubliette_*` tools; null if the spawn requested none. */
@@ -63,6 +66,8 @@ export function identify(deps: Deps, look = lookUp(deps)) {
       workspace_id: row.workspace_id,
       token_id,
       expires_at: row.token_expires_at,
+      droid,
+      autonomy: row.autonomy_level,
       disabled_tools: row.disabled_tools,
       scope: expired ? null : scope,
       caller: (acting) => ({

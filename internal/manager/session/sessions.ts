@@ -14,6 +14,7 @@ import { type Due, insertCommand, newCommandId } from '../../store/rows/session/
 import { turnMessage } from '../../store/rows/session/events.ts'
 import { queuePositions } from '../../store/rows/session/memory.ts'
 import * as rows from '../../store/rows/session/sessions.ts'
+import type { ApprovalInbox } from '../approval/approvals.ts'
 import { type CallerRequests, shownRequest } from '../caller/requests.ts'
 import type { CallerTools, Declaration } from '../caller/tools.ts'
 import { pausedReason } from '../container/pause.ts'
@@ -48,6 +49,7 @@ export type SessionsDeps = {
   measured: MeasuredMemory
   paused: (project_id: string) => boolean
   openRequests: CallerRequests['shown']
+  openQuestions: ApprovalInbox['openOf']
   /** The caller tools of a session changed. */
   toolsChanged: (project_id: string, session_id: string) => void
   /** Throws while the disk of the server is nearly full. */
@@ -129,9 +131,9 @@ export function createSessions(deps: SessionsDeps) {
 
   /** As callers see them, with the open caller requests of waiting sessions. */
   async function described(found: rows.SessionRow[]) {
-    const open = await deps.openRequests(
-      found.filter(({ status }) => status === 'waiting').map(({ id }) => id),
-    )
+    const waiting = found.filter(({ status }) => status === 'waiting').map(({ id }) => id)
+    const [open, questions] = [await deps.openRequests(waiting), await deps.openQuestions(waiting)]
+    const asked = Map.groupBy(questions, (question) => question.session_id)
     const nameOf = await deps.projectNames.of(found.map(({ project_id }) => project_id))
     const bySession = Map.groupBy(open, (request) => request.session_id)
     const positions = await queuePositions(
@@ -143,7 +145,7 @@ export function createSessions(deps: SessionsDeps) {
       const open_requests = all.flatMap((request) =>
         request.arguments === null ? [] : [shownRequest({ ...request, arguments: request.arguments })],
       )
-      const requires = [...row.requires, ...all.map(({ id }) => id)]
+      const requires = [...row.requires, ...[...all, ...(asked.get(row.id) ?? [])].map(({ id }) => id)]
       const queue_position = positions.get(row.id) ?? null
       const measured = deps.measured.of(row.project_id, row.id)
       const memory_mb = { expected: expectedMb(config, row.droid), measured }

@@ -1,8 +1,8 @@
 // How events change the row of their session, as a pure function. The states and their transitions are in
 // `internal/protocol/session-status.ts`; SQL functions that change a status do the same to the row (tested in
-// test/suites/session/status.test.ts).
+// test/integration/session/status.test.ts).
 
-import { isFinal, isStatus } from '../../protocol/session-status.ts'
+import { isFinal, isStatus, type SessionStatus } from '../../protocol/session-status.ts'
 import type { NewEvent } from '../../store/rows/session/events.ts'
 import type { SessionChange, SessionRow } from '../../store/rows/session/sessions.ts'
 
@@ -52,6 +52,18 @@ function onStatus(data: Record<string, unknown>, at: string): SessionChange {
       ? { agent_session_id: text(data.agent_session_id), resumable: data.resumable === true }
       : {}),
   }
+}
+
+/**
+ * The status of a session when a question to somebody outside was opened or closed: a call of a caller tool, or of the approval
+ * inbox. One that waits for permission requests of its agent (`requires`) continues when its agent reports so.
+ */
+export const statusWith = (
+  { status, requires }: Pick<SessionRow, 'status' | 'requires'>,
+  has_open_question: boolean,
+): SessionStatus => {
+  if (status !== 'running' && !(status === 'waiting' && requires.length === 0)) return status
+  return has_open_question ? 'waiting' : 'running'
 }
 
 export function fold(row: SessionRow, events: NewEvent[]): SessionChange {

@@ -29,6 +29,8 @@ type Dial = (request: Request, callback: Callback) => void
 /** Undefined where no deadline is kept here. */
 export function limitOf({ path, method, file, options }: Request): number | undefined {
   if (file !== undefined || path.startsWith('/build')) return undefined
+  // Answered when a process ends.
+  if (/^\/containers\/[^/]+\/wait\b/.test(path)) return undefined
   if (method === 'GET') return options?.size ? measureMs : readMs
   if (/^\/containers\/[^/]+\/(stop|restart)/.test(path)) return (options?.t ?? 10) * 1000 + stopMarginMs
   return writeMs

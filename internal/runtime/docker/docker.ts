@@ -12,6 +12,7 @@ import type { ContainerState, Runtime } from '../runtime.ts'
 import { noStage, type Stage } from '../stage.ts'
 import { createEnding, createEvents } from './container/events.ts'
 import { createLogs } from './container/logs.ts'
+import { createProcesses } from './container/process.ts'
 import { createRemove } from './container/remove.ts'
 import { createStart } from './container/start.ts'
 import { keepDeadlines } from './deadlines.ts'
@@ -100,6 +101,7 @@ export function createDocker({
   const { inspect, writableBytes, owned } = createInspect(docker, names, stage)
   const { stop, pause, unpause, remove } = createRemove(docker, names, networks)
   const start = createStart({ docker, names, networks, firewall, stage, engine_socket: socket })
+  const processes = createProcesses({ docker, names, networks, firewall, stage, engine_socket: socket, log })
   const queue = createKeyedQueue()
   const starting = new Map<string, Promise<ContainerState>>()
 
@@ -148,6 +150,8 @@ export function createDocker({
     specHash: (spec) => specHash(stage.apply(spec)),
     writableBytes: translated(writableBytes),
     owned: translated(owned),
+    openProcess: translated(processes.openProcess),
+    sweepProcesses: translated(processes.sweepProcesses),
     async *logs(project_id, request) {
       try {
         yield* logs(project_id, request)

@@ -53,7 +53,9 @@ export function createInspect(docker: Docker, names: Names, stage: Stage) {
       docker.listNetworks({ filters }),
       docker.listVolumes({ filters }),
     ])
-    const of = (found: { Labels?: Record<string, string> | null }) => found.Labels?.[labels.project] ?? ''
+    // Processes of upstreams may carry the label of a project, but are none of its containers.
+    const of = ({ Labels }: { Labels?: Record<string, string> | null }) =>
+      Labels?.[labels.upstream] === undefined ? (Labels?.[labels.project] ?? '') : ''
     return [
       ...containers.map((container) => ({
         project_id: of(container),

@@ -6,6 +6,7 @@ import type { ContainerSpec } from '../runtime.ts'
 export const labels = {
   instance: 'oubliette.instance',
   project: 'oubliette.project',
+  upstream: 'oubliette.upstream',
   spec: 'oubliette.spec',
 } as const
 

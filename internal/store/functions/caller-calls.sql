@@ -1,8 +1,8 @@
 -- Opens and closes requests for caller tools, for any number of sessions in one statement: round trips to the database
 -- are most of the cost of a call. A request is opened once per call_id. An open request is closed once, and is not
--- answered after its deadline. Opening and closing each append an event. A running session with open requests is
--- `waiting`; without them it is `running` again. test/suites/session/status.test.ts compares this with the transitions in
--- internal/protocol/session-status.ts. A request keeps the audit row of the call that opened it; closing it writes that row
+-- answered after its deadline. Opening and closing each append an event. A running session with open requests or open
+-- questions of the approval inbox is `waiting`; without them it is `running` again. test/integration/session/status.test.ts
+-- compares this with the transitions in internal/protocol/session-status.ts. A request keeps the audit row of the call that opened it; closing it writes that row
 -- with the outcome.
 --
 -- `calls` is [{session_id, asks, closes}] with each session once. The loops run over numbers, and one insert writes all
@@ -83,7 +83,8 @@ begin
       next_status := 'waiting';
       -- If nothing was closed, the new requests are open.
       if 'caller_tool_result' = any (types) then
-        if not exists (select from caller_requests where session_id = of and status = 'open') then
+        if not exists (select from caller_requests where session_id = of and status = 'open')
+          and not exists (select from approvals where session_id = of and status = 'open' and kind <> 'permission') then
           next_status := 'running';
         end if;
       end if;

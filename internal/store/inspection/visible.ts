@@ -3,7 +3,7 @@
 
 /** By table, the columns that its view leaves out. */
 export const visibleTables: Record<string, readonly string[]> = {
-  approvals: [],
+  approvals: ['content'],
   audit: [],
   caller_requests: [],
   commands: [],

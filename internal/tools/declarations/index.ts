@@ -3,6 +3,7 @@ import type { Tool } from '../tool.ts'
 import { approvalTool } from './approval.ts'
 import { containerTool } from './container.ts'
 import { diagnosticsTool } from './diagnostics.ts'
+import { mcpServerTool } from './mcp-server.ts'
 import { projectTool } from './project.ts'
 import { scheduleTool } from './schedule.ts'
 import { sessionTool } from './session.ts'
@@ -15,6 +16,7 @@ const all = [
   containerTool,
   sessionTool,
   workspaceTool,
+  mcpServerTool,
   approvalTool,
   scheduleTool,
   tokenTool,

@@ -1,10 +1,10 @@
-// What the server's own routes and socket methods ask of the door: event streams over HTTP, and a droid's call of a
-// caller's tool. Not listed and not callable by name.
+// What the server's own routes and socket methods ask of the door: event streams over HTTP, and a droid's calls of the tools
+// of callers and of upstream servers. Not listed and not callable by name.
 import { z } from 'zod'
 import { Fault } from '../../fault.ts'
 import { isProjectReference, patterns } from '../../ids.ts'
 import { type IndexedEvent, shownEvent } from '../../manager/events/event-log.ts'
-import { createDisabled } from '../disabled-tools.ts'
+import { createDisabled } from '../droid/disabled-tools.ts'
 import { internal } from '../tool.ts'
 import { project_id } from './fields.ts'
 
@@ -101,5 +101,57 @@ export const callerToolCall = internal({
     const permit = (name: string) => createDisabled(disabled_tools).refuse({ tool: 'caller_tool', name })
     const how = { signal, progress, cancelled: isFinal, permit, audit }
     return await managers.callerRequests.ask(from, call.tool, call.arguments, call.call_id, how)
+  },
+})
+
+const autonomy = z.enum(['off', 'low', 'medium', 'high'])
+
+/** `tool` is the name that the droid sees. */
+export const upstreamToolCall = internal({
+  tool: ({ server }) => `mcp:${server}`,
+  action: () => 'mcp_tool_call',
+  needs: 'project:write',
+  // The request leaves after the intent is committed; what is read before need not wait.
+  awaits_intent: true,
+  input: z.object({
+    project_id,
+    server: z.string(),
+    tool: z.string(),
+    arguments: z.record(z.string(), z.unknown()),
+    call_id: z.string().optional(),
+    autonomy,
+  }),
+  run: async (
+    { managers, caller, signal, progress, intent, disabled_tools = [] },
+    { project_id, tool, arguments: args, call_id, autonomy },
+  ) => {
+    const { offers } = await managers.gateway.catalogOf(project_id)
+    const offer = offers.get(tool)
+    if (!offer)
+      throw new Fault('not_found', `no tool "${tool.slice(0, 80)}"`, {
+        hint: 'list the tools again: a tool that changes is hidden until it is approved',
+      })
+    if (createDisabled(disabled_tools).hasUpstreams(tool))
+      throw new Fault('forbidden', `the project disables ${tool} for its droids`)
+    const from = { project_id, session_id: caller.session_id!, caller_id: caller.id, autonomy }
+    const how = { signal, progress, cancelled: isFinal, intent }
+    return await managers.gateway.call({ ...from, ...(call_id ? { call_id } : {}) }, offer, args, how)
+  },
+})
+
+export const upstreamToolSearch = internal({
+  tool: 'find_tools',
+  action: () => 'find_tools',
+  needs: 'project:read',
+  input: z.object({
+    project_id,
+    query: z.string().max(500),
+    server: z.string().max(200).optional(),
+    limit: z.int().min(1).max(20).default(5),
+  }),
+  run: async ({ managers, disabled_tools = [] }, { project_id, query, server, limit }) => {
+    const catalog = await managers.gateway.catalogOf(project_id)
+    const isHidden = createDisabled(disabled_tools).hasUpstreams
+    return await managers.gateway.search(catalog, query, { limit, server, isHidden })
   },
 })

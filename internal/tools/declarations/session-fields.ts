@@ -100,6 +100,10 @@ const callerTool = z.strictObject({
     .max(604_800)
     .optional()
     .describe('Seconds that a call waits for your answer, at most 604,800 (7 days). Default: 60.'),
+  requires_approval: z
+    .boolean()
+    .optional()
+    .describe('Whether each call is asked in the approval inbox before you get it. Default: false.'),
 })
 const callerFields = {
   caller_id: z

@@ -19,6 +19,8 @@ export type CallerTool = {
   annotations?: Json
   /** How long a call waits for the answer: 60 s by default, at most 7 days. */
   timeout_seconds?: number
+  /** Calls are approved in the inbox of the server before they arrive here. Default: false. */
+  requires_approval?: boolean
   /** Returns any JSON, or an MCP tool result with `content`. What it throws becomes the error of the call. */
   run(args: Json, call: ToolCall): unknown
 }

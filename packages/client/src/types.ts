@@ -85,8 +85,23 @@ export type SessionEvent =
       { request_id: string; caller_id: string; tool: string; arguments: Json; deadline_at: string }
     >
   | EventOf<'caller_tool_result', { request_id: string }>
-  | EventOf<'tool_approval_request'>
-  | EventOf<'tool_approval_decision'>
+  | EventOf<
+      'tool_approval_request',
+      {
+        approval_id: string
+        kind: 'tool' | 'definition' | 'elicitation' | 'consent'
+        server: string
+        tool: string | null
+        /** For display: clipped and escaped. */
+        arguments?: Record<string, unknown>
+        detail: Record<string, unknown>
+        expires_at: string
+      }
+    >
+  | EventOf<
+      'tool_approval_decision',
+      { approval_id: string; decision: 'allow' | 'deny'; decided_by: string | null; reason?: string }
+    >
   | EventOf<'completion', { turn_id: string; final_text: string; stop_reason: string; exit_code?: number }>
   | EventOf<'error', { message: string }>
   | EventOf<'warning', { message: string }>

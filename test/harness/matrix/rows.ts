@@ -34,6 +34,10 @@ const approval = (more: Args = {}) => ({
 const schedule = (more: Args = {}) => ({
   input: async (_: string, world: World) => ({ schedule_id: await world.schedule(), ...more }),
 })
+/** About a server of the shared project. */
+const mcpServer = (more: Args = {}) => ({
+  input: async (project_id: string, world: World) => ({ project_id, name: await world.mcpServer(), ...more }),
+})
 let made = 0
 
 /** By `tool.action`, or `tool` for a tool without actions. */
@@ -81,6 +85,46 @@ export const rows: Record<string, Row> = {
   },
   'session.cleanup': { class: 'project write', ...about() },
 
+  'mcp_server.add': {
+    class: 'project write',
+    input: (project_id, { upstream_url: url }) => ({
+      project_id,
+      name: `added-${++made}`,
+      transport: 'http',
+      url,
+    }),
+  },
+  'mcp_server.import': {
+    class: 'project write',
+    input: (project_id, { upstream_url: url }) => ({
+      project_id,
+      document: { mcpServers: { [`imported-${++made}`]: { url } } },
+    }),
+  },
+  'mcp_server.list': { class: 'project read', ...about() },
+  'mcp_server.get': { class: 'project read', ...mcpServer() },
+  'mcp_server.update': { class: 'project write', ...mcpServer({ timeout_seconds: 20 }) },
+  'mcp_server.remove': {
+    class: 'project write',
+    input: async (project_id, world) => ({
+      project_id,
+      name: await world.mcpServer(`removed-${++made}`),
+    }),
+  },
+  'mcp_server.tools': { class: 'project read', ...mcpServer() },
+  // A droid that approves tools would decide about itself.
+  'mcp_server.approve_tools': {
+    class: 'project write',
+    for_sessions: 'project never',
+    ...mcpServer(),
+  },
+  'mcp_server.call': { class: 'project write', ...mcpServer({ tool: 'read_note' }) },
+  'mcp_server.restart': { class: 'project write', ...mcpServer() },
+  'mcp_server.auth': {
+    class: 'project write',
+    input: async (project_id, world) => ({ project_id, name: await world.mcpServer('authorized') }),
+  },
+
   'approval.list': { class: 'project read', ...about() },
   'approval.get': { class: 'project read', ...approval() },
   // The approval is not of a session below the one that asks.
@@ -88,6 +132,11 @@ export const rows: Record<string, Row> = {
     class: 'project write',
     for_sessions: 'project never',
     ...approval({ decision: 'deny' }),
+  },
+  'approval.revoke': {
+    class: 'project write',
+    for_sessions: 'project never',
+    input: async (_, world) => ({ approval_id: await world.remembered() }),
   },
 
   'schedule.create': {
@@ -135,7 +184,8 @@ export const rows: Record<string, Row> = {
   project_tasks: { class: 'project read', ...about() },
 }
 
-/** What the server of the matrix has to be booted with. */
+/** What the server of the matrix has to be booted with: its upstream listens on the loopback interface. */
+export const matrixNetworks = ['127.0.0.0/8']
 export const matrixCredentials = {
   first: { provider: 'git', key: 'first-key-of-the-matrix' },
   second: { provider: 'git', key: 'second-key-of-the-matrix' },

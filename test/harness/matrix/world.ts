@@ -2,6 +2,7 @@
 // the server's own admin token, so that the audit distinguishes preparation from the calls that count.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { newApprovalId, newExecId } from '../../../internal/ids.ts'
+import { startScripted } from '../../fixtures/gateway/scripted-server.ts'
 import { query } from '../database.ts'
 import { resultIn, rpc } from '../rpc.ts'
 import type { TestServer } from '../server.ts'
@@ -21,15 +22,21 @@ export type World = {
   command(): Promise<string>
   /** An open approval of that session. */
   approval(): Promise<string>
+  /** A decision that is remembered for the shared project. */
+  remembered(): Promise<string>
   /** A call of a caller's tool by that session, still to be answered. */
   callerRequest(): Promise<string>
   /** A schedule of the shared project. */
   schedule(): Promise<string>
+  /** A server of the shared project that the project added itself; a new one for each name. */
+  mcpServer(name?: string): Promise<string>
+  upstream_url: string
   token(scope: string, expires_in_hours?: number): Promise<{ token_id: string; token: string }>
   tokenId(): Promise<string>
   admin(tool: string, args: Args): Promise<Record<string, unknown>>
   /** What was audited of everybody else, as counts by `tool.action outcome`. */
   audited(via: string): Promise<Map<string, number>>
+  close(): Promise<void>
 }
 
 export async function createWorld(server: TestServer): Promise<World> {
@@ -54,6 +61,8 @@ export async function createWorld(server: TestServer): Promise<World> {
       token: string
     }
 
+  const upstream = await startScripted()
+  const servers = new Set<string>()
   const [project_id, other_id] = await Promise.all([project(), project()])
   await admin('container', { action: 'start', project_id })
   await admin('workspace', { action: 'write_file', project_id, path: 'there.txt', content: 'text' })
@@ -75,6 +84,18 @@ export async function createWorld(server: TestServer): Promise<World> {
     admin,
     tokenId: async () => (await token('admin:ro')).token_id,
     session,
+    upstream_url: upstream.url,
+    async mcpServer(name = 'shared') {
+      if (servers.has(name)) return name
+      servers.add(name)
+      const settings = { transport: 'http', url: upstream.url, policy: { '*': 'allow' } }
+      const text = `insert into upstreams (id, project_id, name, source, trusted, enabled, settings, created_by)
+        values ($1, $2, $3, 'api', false, true, $4, 'matrix')`
+      await query(database_url, text, [`ups_${unique()}`, project_id, name, JSON.stringify(settings)])
+      await admin('mcp_server', { action: 'tools', project_id, name })
+      await admin('mcp_server', { action: 'approve_tools', project_id, name })
+      return name
+    },
     async schedule() {
       const timing = { cron_expr: '@yearly', enabled: false }
       const wanted = { name: 'matrix', prompt: 'true', targets: [{ project_id }], ...timing }
@@ -93,6 +114,14 @@ export async function createWorld(server: TestServer): Promise<World> {
       const text = `insert into approvals (id, session_id, project_id, request_id, tool_call, options, status, created_at)
         values ($1, $2, $3, $1, '{}', '[]', 'open', now())`
       await query(database_url, text, [id, await session(), project_id])
+      return id
+    },
+    async remembered() {
+      const id = newApprovalId()
+      const text = `insert into approvals (id, kind, project_id, request_id, tool_call, options, server, server_id, tool,
+          status, scope, created_at, decided_at)
+        values ($1, 'tool', $2, $1, '{}', '[]', 'files', 'files', 'write', 'allowed', 'always', now(), now())`
+      await query(database_url, text, [id, project_id])
       return id
     },
     async callerRequest() {
@@ -120,11 +149,12 @@ export async function createWorld(server: TestServer): Promise<World> {
         `select case when action = tool then tool else tool || '.' || action end || ' ' || outcome as what,
            count(*)::int as calls
          from audit
-         where via = $1 and token_id is distinct from (select id from tokens where created_by = 'first start')
+         where via = $1 and tool not like 'mcp:%' and token_id is distinct from (select id from tokens where created_by = 'first start')
          group by 1`,
         [via],
       )
       return new Map(rows.map(({ what, calls }) => [what, calls]))
     },
+    close: upstream.stop,
   }
 }

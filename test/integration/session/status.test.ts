@@ -5,9 +5,6 @@ import { resolve } from 'node:path'
 import fc from 'fast-check'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { newSessionId } from '../../../internal/ids.ts'
-import { createLog, Secret } from '../../../internal/log.ts'
-import { fold } from '../../../internal/manager/session/state.ts'
 import {
   finalStatuses,
   isBeforeStart,
@@ -17,99 +14,35 @@ import {
   sessionStatuses,
 } from '../../../internal/protocol/session-status.ts'
 import { readFunctions } from '../../../internal/store/migrate.ts'
-import { openStore, type Store } from '../../../internal/store/open.ts'
+import type { Store } from '../../../internal/store/open.ts'
 import {
   type Close,
   type NewRequest,
   type RequestEnd,
   writeCalls,
 } from '../../../internal/store/rows/callers.ts'
-import { insertProject } from '../../../internal/store/rows/projects.ts'
-import type { NewEvent } from '../../../internal/store/rows/session/events.ts'
+import { updateSession } from '../../../internal/store/rows/session/sessions.ts'
 import {
-  type SessionRow,
-  sessionById,
-  sessionInsertion,
-  updateSession,
-} from '../../../internal/store/rows/session/sessions.ts'
-import { cloneDatabase, type TestDatabase } from '../../harness/database.ts'
+  changeOf,
+  openSessionRows,
+  type SessionRows,
+  stateOf,
+  statusEvent,
+} from '../../fixtures/session-rows.ts'
 import { seeded } from '../../harness/random.ts'
 
 const checkout = resolve(import.meta.dirname, '../../..')
-const project_id = randomUUID()
-const none = '[]'
-let database: TestDatabase
+let database: SessionRows
 let store: Store
+const insertSession: SessionRows['insertSession'] = (status) => database.insertSession(status)
+const enter: SessionRows['enter'] = (id, event) => database.enter(id, event)
+const rowOf: SessionRows['rowOf'] = (id) => database.rowOf(id)
 
 beforeAll(async () => {
-  database = await cloneDatabase()
-  store = await openStore({ database_url: new Secret(database.url), log: createLog({ level: 'error' }) })
-  await insertProject(store.db, {
-    id: project_id,
-    name: 'p',
-    description: '',
-    container_type: 'base',
-    init_git: false,
-    workspace_isolation: false,
-    protected_paths: none,
-    network: 'none',
-    limits: '{}',
-    disabled_tools: none,
-    mcp_servers: none,
-    credential_refs: none,
-    created_by: 'test',
-  })
+  database = await openSessionRows()
+  store = database.store
 })
-afterAll(async () => {
-  await store.close()
-  await database.drop()
-})
-
-const statusEvent = (status: SessionStatus, requires: string[] = []): NewEvent => ({
-  type: 'status',
-  at: new Date().toISOString(),
-  data: { status, requires, reason: `is ${status}` },
-})
-
-/** A session that came to this status as the server writes it. */
-async function insertSession(status: SessionStatus): Promise<string> {
-  const id = newSessionId()
-  const at = new Date().toISOString()
-  await sessionInsertion(store.db, {
-    id,
-    project_id,
-    workspace_id: 'default',
-    droid: 'shell',
-    autonomy_level: 'high',
-    tools_allowed: none,
-    tools_disallowed: none,
-    status: 'starting',
-    requires: none,
-    root_session_id: id,
-    depth: 0,
-    created_by: 'test',
-    key_hash: Buffer.from(id),
-    key_generation: 1,
-    next_index: 0,
-    created_at: at,
-    updated_at: at,
-  }).execute()
-  await enter(id, statusEvent(status))
-  return id
-}
-
-async function enter(id: string, event: NewEvent): Promise<void> {
-  await updateSession(store.db, id, fold(await rowOf(id), [event]))
-}
-
-const rowOf = async (id: string): Promise<SessionRow> => (await sessionById(store.db, id))!
-
-/** What a status decides in the row of its session. */
-const stateOf = ({ status, reason, requires, idle_at, ended_at, hibernated }: SessionRow) => ({
-  ...{ status, reason, requires, hibernated },
-  idle: idle_at !== null,
-  ended: ended_at !== null,
-})
+afterAll(() => database?.close())
 
 const auditOf = (session_id: string, request_id: string) => ({
   at: new Date().toISOString(),
@@ -298,15 +231,6 @@ describe('requests for caller tools', () => {
     await fc.assert(property, { seed, numRuns: 100 })
     expect([...reached].sort()).toEqual(['running → waiting', 'waiting → running'])
   })
-
-  /** As the reader of the events computes it. */
-  function changeOf(before: SessionRow, events: NewEvent[]): Partial<SessionRow> {
-    const { requires, ...change } = fold(before, events)
-    return {
-      ...(change as Partial<SessionRow>),
-      ...(requires === undefined ? {} : { requires: JSON.parse(requires) as string[] }),
-    }
-  }
 })
 
 describe('the table of states', () => {

@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { belonging } from '../../../internal/droid/process/processes.ts'
+import { belonging } from '../../../internal/lib/process/processes.ts'
 import type { Autonomy } from '../../../internal/protocol/messages.ts'
 import { type Rig, startRig, until } from '../../fixtures/supervisor-rig.ts'
 
@@ -52,7 +52,7 @@ describe('an agent that speaks ACP', { timeout: 60_000 }, () => {
     expect(await rig.completion(session_id, turn_id)).toMatchObject({
       final_text: 'hello there',
       stop_reason: 'end_turn',
-      usage: { outputTokens: 1 },
+      usage: { output_tokens: 1 },
     })
     expect(types(rig, session_id)).toEqual(['status', 'delta', 'message', 'usage', 'completion', 'status'])
     expect(rig.events(session_id)[0]).toMatchObject({

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { belonging } from '../../../internal/droid/process/processes.ts'
 import { Fault } from '../../../internal/fault.ts'
+import { belonging } from '../../../internal/lib/process/processes.ts'
 import { type Rig, startRig, until } from '../../fixtures/supervisor-rig.ts'
 import { seeded } from '../../harness/random.ts'
 

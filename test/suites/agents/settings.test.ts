@@ -75,7 +75,7 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, effort
   test('uses the requested reasoning level, or reports that it does not support one', {
     timeout: minutes(3),
   }, async () => {
-    const { session_id: other } = await world.booted.ok('session', {
+    const spawn = {
       action: 'spawn',
       project_id,
       prompt: prompt([{ say: 'Thought about it.' }]),
@@ -83,13 +83,11 @@ describe.runIf(enabled).each(cases)('$droid', ({ droid, write, run, tool, effort
       reasoning_level: effort?.level ?? 'low',
       ...(effort ? { model: effort.model } : {}),
       wait_seconds: 120,
-    })
-    const session = await get(world.booted, other)
-    if (!effort) {
-      const failed = (await history(world.booted, other)).findLast((event) => event.type === 'status')
-      expect(failed).toMatchObject({ status: 'failed' })
-      return expect(failed?.reason).toContain('omit reasoning_level')
     }
+    if (!effort)
+      return expect((await world.booted.fault('session', spawn)).message).toContain('reasoning_level')
+    const { session_id: other } = await world.booted.ok('session', spawn)
+    const session = await get(world.booted, other)
     expect(session).toMatchObject({ final_text: 'Thought about it.' })
     const asked = world.model.asked.findLast(
       ({ body, conversation }) => body.includes('Thought about it.') && conversation?.tools.length,

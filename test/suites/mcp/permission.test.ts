@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { everybody } from '../../harness/matrix/expected.ts'
 import { createHttpDriver } from '../../harness/matrix/http.ts'
-import { matrixCredentials } from '../../harness/matrix/rows.ts'
+import { matrixCredentials, matrixNetworks } from '../../harness/matrix/rows.ts'
 import { type Driver, runMatrix } from '../../harness/matrix/run.ts'
 import { createWorld, type World } from '../../harness/matrix/world.ts'
 import { resultIn, rpc } from '../../harness/rpc.ts'
@@ -15,11 +15,16 @@ let driver: Driver
 beforeAll(async () => {
   // Calls without a valid token are many here, and on purpose.
   const rate = { failures_per_address_per_minute: 100_000 }
-  server = await bootServer({ config: { rate, credentials: matrixCredentials } })
+  server = await bootServer({
+    config: { rate, credentials: matrixCredentials, allowed_networks: matrixNetworks },
+  })
   world = await createWorld(server)
   driver = await createHttpDriver(server, world)
 })
-afterAll(() => server?.stop())
+afterAll(async () => {
+  await server?.stop()
+  await world?.close()
+})
 
 describe('over HTTP', () => runMatrix(() => ({ world, driver }), everybody))
 

@@ -1,7 +1,7 @@
 // The same matrix as over HTTP, asked by droids over their container's socket with every api_scope: the same cells.
 import { afterAll, beforeAll, describe } from 'vitest'
 import { everybody } from '../../harness/matrix/expected.ts'
-import { matrixCredentials } from '../../harness/matrix/rows.ts'
+import { matrixCredentials, matrixNetworks } from '../../harness/matrix/rows.ts'
 import { type Driver, runMatrix } from '../../harness/matrix/run.ts'
 import { createSocketDriver } from '../../harness/matrix/socket.ts'
 import { createWorld, type World } from '../../harness/matrix/world.ts'
@@ -16,6 +16,7 @@ beforeAll(async () => {
     config: {
       limits: { max_agents_per_session: 1000, max_spawns_per_minute: 1000 },
       credentials: matrixCredentials,
+      allowed_networks: matrixNetworks,
     },
   })
   world = await createWorld(server)
@@ -24,6 +25,7 @@ beforeAll(async () => {
 afterAll(async () => {
   driver?.close()
   await server?.stop()
+  await world?.close()
 })
 
 describe('over the socket', () => runMatrix(() => ({ world, driver }), everybody))

@@ -71,6 +71,7 @@ const homes: [RegExp, string[]][] = [
   [/^ws$/, ['internal/http/terminal', 'cmd/oubliette-server/shell']],
   [/^@agentclientprotocol\/sdk$/, ['internal/droid']],
   [/^esbuild$/, ['cmd/oubliette-client/bundle.ts']],
+  [/^undici$/, ['internal/upstream/net']],
   [
     /^@modelcontextprotocol\//,
     ['internal/mcp', 'internal/tools/schema', 'internal/upstream', 'cmd/oubliette-client'],

@@ -158,6 +158,30 @@ export const lists: Record<string, List> = {
       column('REQUEST', 'request_id', wide),
     ],
   },
+  'mcp_server list': {
+    rows: 'servers',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('TRANSPORT', 'transport'),
+      column('STATE', 'state'),
+      column('CREDENTIALS', 'credentials', wide),
+      column('TOOLS', 'tools'),
+      column('UNAPPROVED', 'unapproved'),
+      id('PROJECT', 'project_id'),
+      column('REASON', 'reason', flexible),
+    ],
+  },
+  'mcp_server tools': {
+    rows: 'tools',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('STATUS', 'status'),
+      column('SEEN AS', 'visible_name', wide),
+      column('DESCRIPTION', 'description', flexible),
+    ],
+  },
   'approval list': {
     rows: 'approvals',
     key: 'approval_id',
@@ -165,11 +189,14 @@ export const lists: Record<string, List> = {
     columns: [
       id('APPROVAL', 'approval_id'),
       id('SESSION', 'session_id'),
+      column('KIND', 'kind'),
       status(),
       age('AGE', 'created_at'),
       column('TOOL', 'tool_call.title', flexible),
       column('DECIDED BY', 'decided_by', wide),
+      column('SCOPE', 'scope', wide),
       column('REASON', 'reason', wide),
+      age('EXPIRES', 'expires_at', wide),
     ],
   },
   'schedule list': {

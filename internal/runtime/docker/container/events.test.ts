@@ -21,6 +21,8 @@ describe('engine events', () => {
   it('of other kinds or without a project are left out', () => {
     expect(toEvent({ ...died, Action: 'exec_start: sh' })).toBeUndefined()
     expect(toEvent({ ...died, Actor: { ID: 'c1', Attributes: {} } })).toBeUndefined()
+    const upstream = { 'oubliette.project': 'p1', 'oubliette.upstream': 'u1' }
+    expect(toEvent({ ...died, Actor: { ID: 'c1', Attributes: upstream } })).toBeUndefined()
   })
 
   it('keep their time to the nanosecond, or one would be missed or told twice', () => {

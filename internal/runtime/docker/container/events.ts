@@ -22,7 +22,8 @@ export function toEvent(event: EngineEvent): ContainerEvent | undefined {
   const action = actions.find((known) => known === event.Action)
   const attributes = event.Actor?.Attributes ?? {}
   const project_id = attributes[labels.project]
-  if (!action || !project_id || !event.Actor?.ID) return undefined
+  if (!action || !project_id || attributes[labels.upstream] !== undefined || !event.Actor?.ID)
+    return undefined
   const exit_code = attributes.exitCode === undefined ? undefined : Number(attributes.exitCode)
   return {
     project_id,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { ContainerSpec } from '../../runtime.ts'
+import type { ContainerSpec, ProcessSpec } from '../../runtime.ts'
 import { createNames, specHash } from '../names.ts'
-import { createOptions } from './options.ts'
+import { createOptions, processOptions } from './options.ts'
 
 const names = createNames('instance-1')
 const spec: ContainerSpec = {
@@ -151,5 +151,36 @@ describe('names', () => {
     const other = createNames('other')
     expect(other.open_bridges).not.toBe(names.open_bridges)
     expect(other.open_bridges).toHaveLength(names.open_bridges.length)
+  })
+})
+
+describe('options of a process', () => {
+  const { project_id, read_only_root, ...rest } = spec
+  const process: ProcessSpec = { ...rest, mounts: [], upstream_id: 'u1' }
+  const made = processOptions(process, 'upstream-1', context)
+
+  it('grant what a container of a project gets with a read-only root, and keep nothing', () => {
+    expect(made.HostConfig).toEqual({
+      ...hostConfig({ mounts: [], read_only_root: true }),
+      AutoRemove: true,
+      LogConfig: { Type: 'none', Config: {} },
+    })
+    expect(made).toMatchObject({ User: '1000:1000', OpenStdin: true, StdinOnce: true, Tty: false })
+  })
+
+  it('carry the labels of the upstream, and of its project if it has one', () => {
+    expect(made.Labels).toEqual({ 'oubliette.instance': 'instance-1', 'oubliette.upstream': 'u1' })
+    expect(processOptions({ ...process, project_id }, 'upstream-1', context).Labels).toEqual({
+      'oubliette.instance': 'instance-1',
+      'oubliette.upstream': 'u1',
+      'oubliette.project': project_id,
+    })
+    expect(made.name).not.toBe(names.of(project_id))
+  })
+
+  it('are refused for root', () => {
+    expect(() => processOptions({ ...process, user: '0:0' }, 'upstream-1', context)).toThrow(
+      'other than root',
+    )
   })
 })

@@ -3,7 +3,7 @@
 import { posix } from 'node:path'
 import type { ContainerCreateOptions } from 'dockerode'
 import { Fault } from '../../../fault.ts'
-import type { ContainerSpec } from '../../runtime.ts'
+import type { ContainerSpec, ProcessSpec } from '../../runtime.ts'
 import { labels, type Names, specHash } from '../names.ts'
 
 const mebibyte = 1024 * 1024
@@ -44,10 +44,38 @@ function nameServers({ network, dns_servers }: ContainerSpec): { Dns?: string[];
   return network === 'open' && dns_servers.length > 0 ? { Dns: dns_servers } : {}
 }
 
-export function createOptions(
-  spec: ContainerSpec,
-  context: { names: Names; engine_cpus: number; engine_socket: string | undefined; network: string },
+type Context = { names: Names; engine_cpus: number; engine_socket: string | undefined; network: string }
+
+/** The same privileges as a project's container, and nothing that outlives it. */
+export function processOptions(
+  { upstream_id, project_id, ...spec }: ProcessSpec,
+  key: string,
+  context: Context,
 ): ContainerCreateOptions {
+  const { HostConfig, ...base } = createOptions({ ...spec, project_id: key, read_only_root: true }, context)
+  return {
+    ...base,
+    Labels: {
+      [labels.instance]: context.names.instance,
+      [labels.upstream]: upstream_id,
+      ...(project_id === undefined ? {} : { [labels.project]: project_id }),
+    },
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    OpenStdin: true,
+    // Ends its stdin when the connection of this process ends.
+    StdinOnce: true,
+    HostConfig: {
+      ...HostConfig,
+      AutoRemove: true,
+      // Its output is messages, with what they carry.
+      LogConfig: { Type: 'none', Config: {} },
+    },
+  }
+}
+
+export function createOptions(spec: ContainerSpec, context: Context): ContainerCreateOptions {
   const { names, network } = context
   checkUser(spec.user)
   if (spec.command.length === 0) throw new Fault('invalid', 'missing command of the container')

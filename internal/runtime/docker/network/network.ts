@@ -11,9 +11,9 @@ import { isStatus, reasonOf, unlessMissing } from '../errors.ts'
 import type { Names } from '../names.ts'
 
 export type Networks = {
-  /** The network mode to create the container with. */
-  ensure(project_id: string, mode: NetworkMode): Promise<string>
-  remove(project_id: string): Promise<void>
+  /** The network mode to create the container with. The key is a project, unless labels are given. */
+  ensure(key: string, mode: NetworkMode, labels?: Record<string, string>): Promise<string>
+  remove(key: string): Promise<void>
 }
 
 const prefix = 28
@@ -46,7 +46,11 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
     return [...engine, ...host.map(({ cidr }) => cidr)].filter((cidr) => typeof cidr === 'string')
   }
 
-  async function create(project_id: string, mode: Exclude<NetworkMode, 'none'>): Promise<void> {
+  async function create(
+    project_id: string,
+    mode: Exclude<NetworkMode, 'none'>,
+    labels = names.labels(project_id),
+  ): Promise<void> {
     for (const subnet of freeSubnets(pool, await usedSubnets(), project_id)) {
       try {
         await docker.createNetwork({
@@ -59,7 +63,7 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
           EnableIPv6: false,
           IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
           Options: { 'com.docker.network.bridge.name': names.bridge(project_id, mode) },
-          Labels: names.labels(project_id),
+          Labels: labels,
         })
         return
       } catch (error) {
@@ -97,14 +101,14 @@ export function createNetworks(docker: Docker, names: Names, pool: string): Netw
   }
 
   return {
-    async ensure(project_id, mode) {
+    async ensure(project_id, mode, labels) {
       if (mode === 'none') return 'none'
       const existing = await find(project_id)
       const fits =
         existing?.Internal === (mode === 'internal') &&
         existing.Options?.['com.docker.network.bridge.name'] === names.bridge(project_id, mode)
       if (existing && !fits) await remove(project_id)
-      if (!fits) await create(project_id, mode)
+      if (!fits) await create(project_id, mode, labels)
       return names.of(project_id)
     },
     remove,

@@ -27,6 +27,7 @@ export type KeyHolder = Pick<
   | 'project_id'
   | 'workspace_id'
   | 'droid'
+  | 'autonomy_level'
   | 'status'
   | 'end_requested_at'
   | 'api_scope'
@@ -49,6 +50,7 @@ export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder 
       'project_id',
       'workspace_id',
       'sessions.droid',
+      'autonomy_level',
       'status',
       'end_requested_at',
       'api_scope',

@@ -1,7 +1,8 @@
 // Tools that a project disables for its droids. A name is one that a droid sees (`oubliette_token`, `app_greet`), one of
-// ours without its prefix (`token`), or one action of it (`session.spawn`, `oubliette_session_spawn`).
-import { Fault } from '../fault.ts'
-import type { ListedTool } from './tool.ts'
+// ours without its prefix (`token`), one action of it (`session.spawn`, `oubliette_session_spawn`), or all tools of an upstream
+// server (`mcp__github`).
+import { Fault } from '../../fault.ts'
+import type { ListedTool } from '../tool.ts'
 
 const plain = (name: string) => name.replace(/^oubliette_/, '').replace('.', '_')
 
@@ -11,6 +12,10 @@ export function createDisabled(names: readonly string[]) {
     ours.has(tool) || (action !== undefined && ours.has(`${tool}_${action}`))
   /** A caller's tool, by its whole name. */
   const hasCallers = (name: string) => names.includes(name)
+
+  /** A tool of an upstream server, by its whole name or with all of its server. */
+  const hasUpstreams = (name: string) =>
+    names.includes(name) || names.some((one) => one.startsWith('mcp__') && name.startsWith(`${one}__`))
 
   /** The tool with its enabled actions; undefined if none is. */
   function rest(tool: ListedTool): ListedTool | undefined {
@@ -27,6 +32,7 @@ export function createDisabled(names: readonly string[]) {
   return {
     has,
     hasCallers,
+    hasUpstreams,
     /** Throws if the call is of a disabled tool. `caller_tool` calls the tool of a caller that `name` names. */
     refuse({ title, tool, name }: { title?: string; tool: string; name: string }): void {
       const of_caller = tool === 'caller_tool'

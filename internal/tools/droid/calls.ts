@@ -1,19 +1,20 @@
 // The methods that a droid may call over the socket of its container. All calls pass the door, with the session as the caller
 // and the scope that its spawner requested.
-import { covers, parseScope, type Scope } from '../auth/scope.ts'
-import { Fault, unknown } from '../fault.ts'
-import { newRequestId } from '../ids.ts'
-import type { Managers } from '../manager/managers.ts'
-import type { Identity } from '../manager/session/identity.ts'
-import type { Call } from '../protocol/peer.ts'
-import type { DroidSide } from '../relay/droid-side.ts'
-import { tools } from './declarations/index.ts'
-import { callerToolCall } from './declarations/internal.ts'
-import { createDeduplicate } from './deduplicate.ts'
+import { covers, parseScope, type Scope } from '../../auth/scope.ts'
+import { Fault, unknown } from '../../fault.ts'
+import { newRequestId } from '../../ids.ts'
+import type { Managers } from '../../manager/managers.ts'
+import type { Identity } from '../../manager/session/identity.ts'
+import type { Call } from '../../protocol/peer.ts'
+import type { DroidSide } from '../../relay/droid-side.ts'
+import { tools } from '../declarations/index.ts'
+import { callerToolCall } from '../declarations/internal.ts'
+import type { Door } from '../door.ts'
+import { withIds } from '../references.ts'
+import type { CallContext, Outcome } from '../tool.ts'
+import { createDeduplicate, createRunningCalls } from './deduplicate.ts'
 import { createDisabled } from './disabled-tools.ts'
-import type { Door } from './door.ts'
-import { withIds } from './references.ts'
-import type { CallContext, Outcome } from './tool.ts'
+import { createUpstreamTools } from './upstream-tools.ts'
 
 const noScope = () =>
   new Fault('forbidden', 'this session has no api_scope and cannot use the tools of Oubliette', {
@@ -43,11 +44,14 @@ type Methods = DroidSide<Identity>['droid']
 type How = Pick<Call, 'signal' | 'progress'>
 
 export function createDroidCalls(door: () => Door, managers: () => Managers): Methods {
+  const running = createRunningCalls(wasCancelled)
   const deduplicate = createDeduplicate({
     tools,
     begin: (session_id, call_id) => managers().droidCalls.begin(session_id, call_id),
-    wasCancelled,
+    running,
   })
+
+  const upstream = createUpstreamTools(managers)
 
   const contextOf = (identity: Identity, scope: Scope, { signal, progress }: How): CallContext => ({
     caller: identity.caller(scope),
@@ -98,11 +102,22 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
 
   return {
     oubliette_tools: async (identity) => ({
-      tools: identity.scope
-        ? createDisabled(identity.disabled_tools).without(door().listing(identity.scope))
-        : [],
+      tools: [
+        ...(identity.scope
+          ? createDisabled(identity.disabled_tools).without(door().listing(identity.scope))
+          : []),
+        ...(await upstream.list(identity)),
+      ],
     }),
     oubliette_call_tool: async (identity, params, how) => {
+      if (upstream.has(params.tool)) {
+        const request = { session_id: identity.session_id, call_id: params.call_id, signal: how.signal }
+        return await running(request, async (signal) => {
+          const { disabled_tools } = identity
+          const context = { ...contextOf(identity, own(identity), { ...how, signal }), disabled_tools }
+          return await upstream.call(door(), identity, context, params)
+        })
+      }
       if (!identity.scope) throw noScope()
       const [tool, args] = unflatten(params.tool, params.arguments)
       const context = contextOf(identity, identity.scope, how)

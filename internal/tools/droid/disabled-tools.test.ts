@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import type { ListedTool } from '../tool.ts'
 import { createDisabled } from './disabled-tools.ts'
-import type { ListedTool } from './tool.ts'
 
 const tool = (name: string, actions?: string[]): ListedTool => ({
   name,

@@ -1,7 +1,7 @@
-// Finds and ends all processes of a droid, including those that left its process group. They are identified in four ways: by
+// Finds and ends all processes of a droid or of an upstream, including those that left its process group. They are identified in four ways: by
 // process group, by descent, by an inherited environment variable (for processes that called setsid and whose parent is gone),
 // and by a resource limit (for processes that cleared their environment). Only a process that deliberately drops all four
-// escapes, until the container ends.
+// escapes, until its container ends.
 import { readdirSync, readFileSync } from 'node:fs'
 import { setPriority } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'

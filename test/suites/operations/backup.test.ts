@@ -62,7 +62,7 @@ async function digests(url: string): Promise<Record<string, Digest>> {
 
 async function spawnWriters(project_id: string, script: string): Promise<string[]> {
   const spawned = Array.from({ length: sessions }, () =>
-    booted.ok('session', { action: 'spawn', project_id, prompt: script }),
+    booted.ok('session', { action: 'spawn', project_id, prompt: script, new_session: true }),
   )
   return (await Promise.all(spawned)).map(({ session_id }) => session_id as string)
 }
@@ -71,7 +71,8 @@ test('a backup that is taken while 20 sessions write is one moment of the databa
   const project_id = await booted.project()
   const ids = await spawnWriters(
     project_id,
-    'i=0; until [ -e /workspaces/stop ] || [ $i -gt 20000 ]; do i=$((i+1)); echo line $i; done',
+    // Slow enough that lines become events of their own, and that all sessions still write during the backup.
+    'i=0; until [ -e /workspaces/stop ]; do i=$((i+1)); echo line $i; sleep 0.05; done',
   )
   const counted = async () =>
     Number((await booted.query<{ n: string }>('select count(*) as n from events'))[0]!.n)

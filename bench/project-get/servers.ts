@@ -42,10 +42,14 @@ export async function startBare(variant: 'plain' | 'tuned'): Promise<Subject> {
   }
 }
 
-export async function startOubliette(): Promise<Subject> {
+export async function startOubliette(more: Record<string, unknown> = {}): Promise<Subject> {
   const home = await mkdtemp(join(tmpdir(), 'oub-bench-'))
   const most = 1_000_000_000
-  const config = { rate: { per_token_per_second: most, per_token_burst: most }, log: { level: 'warn' } }
+  const config = {
+    rate: { per_token_per_second: most, per_token_burst: most },
+    log: { level: 'warn' },
+    ...more,
+  }
   await writeFile(join(home, 'oubliette.jsonc'), JSON.stringify(config), { mode: 0o600 })
   const token = `oub_${randomBytes(32).toString('hex')}`
   const address = `127.0.0.1:${await freePort()}`

@@ -21,7 +21,11 @@ export type Place = {
   api_key: string
 }
 
-export async function startServer(config: object = {}): Promise<{ place: Place; stop(): Promise<void> }> {
+/** `files` are written into its home before it starts. */
+export async function startServer(
+  config: object = {},
+  files: Record<string, string> = {},
+): Promise<{ place: Place; stop(): Promise<void> }> {
   const home = await mkdtemp(join(tmpdir(), 'oub-relay-'))
   const url = `http://127.0.0.1:${await freePort()}`
   // The benchmark is one token and one container; their limits are not what is measured.
@@ -38,6 +42,8 @@ export async function startServer(config: object = {}): Promise<{ place: Place; 
       mode: 0o600,
     },
   )
+  for (const [name, content] of Object.entries(files))
+    await writeFile(join(home, name), content, { mode: 0o600 })
   const env = { ...process.env, OUBLIETTE_HOME: home, OUBLIETTE_ADDRESS: url.slice('http://'.length) }
   // For a profile of the server: BENCH_NODE_FLAGS='--cpu-prof --cpu-prof-dir=/tmp/profile'
   const flags = process.env.BENCH_NODE_FLAGS?.split(' ') ?? []

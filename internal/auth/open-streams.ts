@@ -12,6 +12,8 @@ export interface OpenStreams {
    */
   open(caller: Caller, end: (why?: Fault) => void): () => void
   endAll(): void
+  /** Streams that are open now. */
+  count(): number
 }
 
 export function createOpenStreams(options: {
@@ -39,6 +41,7 @@ export function createOpenStreams(options: {
         free()
       }
     },
+    count: () => open.size,
     endAll() {
       for (const stop of [...open]) stop()
     },

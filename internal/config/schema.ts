@@ -477,6 +477,16 @@ export const configSchema = z.strictObject({
       'Maximum duration of a query, including the wait for a connection. After that, the call fails with `unavailable` and the connection is replaced.',
     ),
   audit_days: z.int().min(1).default(90).describe('Retention period of audit entries, in days.'),
+  usage_days: z
+    .int()
+    .min(1)
+    .max(36_500)
+    .default(400)
+    .describe('Retention period of the figures of `usage`, in days. Spending limits do not depend on it.'),
+  metrics: z
+    .boolean()
+    .default(true)
+    .describe('Prometheus metrics at `/metrics`. Without them the path does not exist.'),
   schedules: schedules.prefault({}).describe('Queue and run history of schedules.'),
   rate: rate
     .prefault({})

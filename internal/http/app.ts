@@ -8,6 +8,7 @@ import { methodNotAllowed } from 'hono/method-not-allowed'
 import type { Caller } from '../auth/caller.ts'
 import type { Lifetimes } from '../auth/lifetimes.ts'
 import type { OpenStreams } from '../auth/open-streams.ts'
+import { couldAllow } from '../auth/scope.ts'
 import { createSlots } from '../auth/slots.ts'
 import type { Config } from '../config/load.ts'
 import { Fault } from '../fault.ts'
@@ -29,6 +30,7 @@ import {
 import { BodyTooLarge, boundBody, readBody } from './body.ts'
 import { errorResponse, logged } from './errors.ts'
 import { createGuard } from './guard.ts'
+import { type MetricsSource, maySkipToken, metricsResponse, routeOf } from './metrics.ts'
 import { type Checks, createReadiness } from './ready.ts'
 import { createNodeServer, listen, stop } from './server.ts'
 import { createStreams } from './sse.ts'
@@ -78,6 +80,8 @@ export type HttpOptions = {
   server_id?: string
   /** What does not respond although the server is ready; shown without a token. */
   degraded?: () => Promise<string[]>
+  /** Without it, there is no `/metrics`. */
+  metrics?: MetricsSource | undefined
   log: Log
 }
 
@@ -126,6 +130,18 @@ export function createHttp(options: HttpOptions): Http {
     return caller
   }
 
+  const { metrics } = options
+  if (metrics)
+    app.use(async (c, next) => {
+      const from = performance.now()
+      await next()
+      metrics.request({
+        route: routeOf(c.req.path),
+        method: c.req.raw.method,
+        status: c.res.status,
+        seconds: (performance.now() - from) / 1000,
+      })
+    })
   app.use(async (c, next) => {
     const request_id = newRequestId()
     c.set('request_id', request_id)
@@ -229,6 +245,15 @@ export function createHttp(options: HttpOptions): Http {
     const degraded = (await options.degraded?.().catch(() => [])) ?? []
     return c.json({ status: 'ready', ...(degraded.length > 0 ? { degraded } : {}) })
   })
+  if (metrics)
+    app.get('/metrics', async (c) => {
+      if (c.req.header('authorization') !== undefined || !maySkipToken(c.env.incoming)) {
+        const { scope } = await callerOf(c)
+        if (!couldAllow(scope, 'admin:read'))
+          throw new Fault('forbidden', '/metrics needs the scope admin or admin:ro')
+      }
+      return await metricsResponse(metrics)
+    })
   const { oidc } = config
   if (oidc)
     for (const path of [metadataPath, `${metadataPath}/mcp`])

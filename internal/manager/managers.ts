@@ -157,6 +157,15 @@ export function createManagers(deps: ManagersDeps) {
   })
 
   const audit = createAudit(store.db, log)
+  const diagnostics = createDiagnostics({
+    ...base,
+    ...deps.diagnostics,
+    version: deps.version,
+    freeDiskMb: disk.freeMb,
+    relay,
+    paused: pause.isPaused,
+    workspaces,
+  })
   const reconcile = createReconcile({
     ...base,
     projects,
@@ -181,6 +190,7 @@ export function createManagers(deps: ManagersDeps) {
       execRecords.sweep,
       createUnsupervised({ ...base, relay, containers, ends }),
       async () => await audit.expire(config.audit_days),
+      async () => await diagnostics.expireUsage(config.usage_days),
       // A statement of a previous process may be executed after this one has started.
       audit.settleAbandoned,
       schedules.expire,
@@ -191,13 +201,6 @@ export function createManagers(deps: ManagersDeps) {
       await ends.failAll(project_id, reason)
       await execRecords.lose(project_id, reason)
     },
-  })
-
-  const diagnostics = createDiagnostics({
-    ...base,
-    ...deps.diagnostics,
-    version: deps.version,
-    freeDiskMb: disk.freeMb,
   })
 
   const owners: Record<string, Owner> = {
@@ -228,6 +231,7 @@ export function createManagers(deps: ManagersDeps) {
     callerTools,
     callerRequests,
     identities,
+    identityOf: base.identities.of,
     droidCalls: {
       begin: (session_id: string, call_id: string) => beginDroidCall(store.db, session_id, call_id),
     },

@@ -306,6 +306,23 @@ const supervisorState = z.strictObject({
   sessions: listOf(sessionState, 10_000),
 })
 
+const count = z.number().min(0).max(Number.MAX_SAFE_INTEGER)
+const processList = z.strictObject({
+  /** Of the session, also those that are not listed. */
+  total: z.int().min(0),
+  processes: listOf(
+    z.strictObject({
+      pid: z.int().min(0),
+      ppid: z.int().min(0),
+      command: z.string().max(200),
+      cpu_seconds: count,
+      cpu_percent: count,
+      memory_bytes: z.int().min(0),
+    }),
+    200,
+  ),
+})
+
 /** The answer of each command, validated because a container is not trusted. */
 export const commandResults = {
   start_session: accepted,
@@ -323,6 +340,7 @@ export const commandResults = {
   terminal_resize: accepted,
   ping: z.strictObject({ now: z.iso.datetime() }),
   state: supervisorState,
+  processes: processList,
 } as const
 export type CommandName = keyof typeof commandResults
 
@@ -347,5 +365,7 @@ export type CommandParams = {
   terminal_resize: TerminalResize
   ping: Record<string, never>
   state: Record<string, never>
+  /** The processes of one session, measured for a fraction of a second. */
+  processes: { session_id: string }
 }
 export type CommandResult<C extends CommandName> = z.infer<(typeof commandResults)[C]>

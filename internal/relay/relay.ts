@@ -32,6 +32,8 @@ export interface Relay {
   supervisor(project_id: string): SupervisorLink | undefined
   /** Containers whose supervisor was disconnected because it did not answer, and has not reconnected. */
   unresponsive(): string[]
+  /** `connections` of supervisors and droids, `http` of git and model requests and terminals. */
+  counts(): { sockets: number; supervisors: number; connections: number; http: number }
   /** The supervisor, as soon as it is connected; throws `timeout`. */
   waitForSupervisor(
     project_id: string,
@@ -275,6 +277,16 @@ export function createRelay<Identity extends { session_id: string }>(options: {
     supervisor: (project_id) => ready.get(project_id)?.link,
     unresponsive: () =>
       [...ready].filter(([, place]) => place.unresponsive).map(([project_id]) => project_id),
+    counts() {
+      const places = [...ready.values()]
+      const sum = (of: (place: Opened) => number) => places.reduce((all, place) => all + of(place), 0)
+      return {
+        sockets: places.length,
+        supervisors: sum(({ link }) => (link ? 1 : 0)),
+        connections: sum(({ connections }) => connections.size),
+        http: sum(({ http }) => http.size),
+      }
+    },
     async waitForSupervisor(project_id, { timeout_ms, signal }) {
       const place = ready.get(project_id)
       if (!place) throw new Fault('unavailable', `no socket is open for project ${project_id}`)

@@ -26,7 +26,7 @@ const lives = (pid: number) => {
   }
 }
 
-describe('a program of the host', () => {
+describe('a program of the host', { timeout: 40_000 }, () => {
   it('has its streams, its exit code and only the environment that it is given', async () => {
     process.env.OUBLIETTE_TEST_LEAK = 'secret'
     const program = await bash('cat; env; echo words >&2; exit 5', { GIVEN: 'yes' })
@@ -74,7 +74,7 @@ describe('a program of the host', () => {
   })
 })
 
-describe('after the death of the server', () => {
+describe('after the death of the server', { timeout: 40_000 }, () => {
   /** A server that starts programs and is killed. */
   async function orphan(script: string): Promise<number[]> {
     const server = spawn(

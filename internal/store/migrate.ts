@@ -30,6 +30,7 @@ import { up as upstreams } from './migrations/0020-upstreams.ts'
 import { up as upstreamSearch } from './migrations/0021-upstream-search.ts'
 import { up as upstreamConsents } from './migrations/0022-upstream-consents.ts'
 import { up as approvalInbox } from './migrations/0024-approval-inbox.ts'
+import { up as usage } from './migrations/0026-usage.ts'
 import type { Db } from './open.ts'
 
 /**
@@ -58,6 +59,7 @@ export const migrations: Record<string, Migration> = {
   '0021-upstream-search': { up: upstreamSearch },
   '0022-upstream-consents': { up: upstreamConsents },
   '0024-approval-inbox': { up: approvalInbox },
+  '0026-usage': { up: usage },
 }
 
 /** Any number that nothing else in the same database uses. */

@@ -18,6 +18,8 @@ export type Db = Kysely<Database>
 
 export interface Store {
   db: Db
+  /** The connections of the pool; `waiting` are callers that wait for one. */
+  pool(): { open: number; idle: number; waiting: number; max: number }
   /** Checks the database on a separate connection; throws `unavailable`. Concurrent calls share one check. */
   ping(): Promise<void>
   /**
@@ -241,6 +243,12 @@ export async function openStore(options: {
 
   return {
     db,
+    pool: () => ({
+      open: pool.totalCount,
+      idle: pool.idleCount,
+      waiting: pool.waitingCount,
+      max: max_connections,
+    }),
     ping: async () => {
       const hung = heartbeat.hung()
       if (hung) throw hung

@@ -389,6 +389,18 @@ export interface ModelReservationsTable {
   lease_until: string
 }
 
+/** Tokens and cost by hour, session and model; `model` is '' if unknown. */
+export interface UsageTable {
+  hour: string
+  project_id: string
+  session_id: string
+  model: string
+  token_id: string | null
+  input_tokens: number
+  output_tokens: number
+  cost_usd: number
+}
+
 export interface SuspectsTable {
   key: string
   project_id: string
@@ -458,6 +470,7 @@ export interface Database {
   instance: InstanceTable
   sql_functions: SqlFunctionsTable
   tokens: TokensTable
+  usage: UsageTable
   projects: ProjectsTable
   containers: ContainersTable
   workspaces: WorkspacesTable

@@ -9,7 +9,7 @@ import type { Caller } from '../auth/caller.ts'
 import { holdsEverything, isInside, mayAct } from '../auth/grant.ts'
 import { type Lifetimes, whileValid } from '../auth/lifetimes.ts'
 import { couldAllow, type Scope, sees } from '../auth/scope.ts'
-import { Fault, toFault, unknown } from '../fault.ts'
+import { Fault, type Kind, toFault, unknown } from '../fault.ts'
 import type { Log } from '../log.ts'
 import type { AuditCall, Intent } from '../manager/access/audit.ts'
 import type { Managers } from '../manager/managers.ts'
@@ -18,7 +18,17 @@ import { checkText, describeProblems } from './check-input.ts'
 import { createDisabled } from './droid/disabled-tools.ts'
 import { createListing } from './listing.ts'
 import { withIds } from './references.ts'
-import type { CallContext, InternalAction, ListedTool, Outcome, RunContext, Runnable, Tool } from './tool.ts'
+import type {
+  CallContext,
+  InnerDoor,
+  InternalAction,
+  ListedTool,
+  Outcome,
+  RunContext,
+  Runnable,
+  Tool,
+} from './tool.ts'
+import { unflatten } from './tool-names.ts'
 
 export interface Door {
   /** What this scope could ever use; the same array for the same kind of scope, so that it can be prepared once. */
@@ -40,7 +50,12 @@ type Found<Result> = {
   name: string
   action: Runnable<Result>
   args: Record<string, unknown>
+  /** Its name in metrics, which no caller chooses. */
+  counted_as: string
 }
+
+/** What a call was and how it ended, in words that no caller chooses. */
+export type MeasuredCall = { tool: string; action: string; outcome: 'ok' | Kind; seconds: number }
 
 /** Of an action in the audit: a droid's name of a caller's tool is a caller's id and a name. */
 const longestName = 200
@@ -61,6 +76,7 @@ function find(tools: Record<string, Tool>, toolName: string, given: unknown): Fo
       tool: toolName,
       name: toolName,
       action: tool.actions[toolName]!,
+      counted_as: toolName,
       args: args as Record<string, unknown>,
     }
   const { action: name, ...rest } = args as Record<string, unknown>
@@ -70,7 +86,14 @@ function find(tools: Record<string, Tool>, toolName: string, given: unknown): Fo
     throw new Fault('invalid', `${toolName} has no action "${name.slice(0, 80)}"`, {
       hint: `one of ${names(tool.actions)}`,
     })
-  return { title: `${toolName}.${name}`, tool: toolName, name, action: tool.actions[name]!, args: rest }
+  return {
+    title: `${toolName}.${name}`,
+    tool: toolName,
+    name,
+    action: tool.actions[name]!,
+    counted_as: name,
+    args: rest,
+  }
 }
 
 /**
@@ -119,9 +142,12 @@ export function createDoor(options: {
   tools: Record<string, Tool>
   managers: Managers
   lifetimes: Lifetimes
+  /** Called with every call that has ended. */
+  measure?: ((call: MeasuredCall) => void) | undefined
   log: Log
 }): Door {
   const { tools, managers, lifetimes, log } = options
+  const listing = createListing(tools)
 
   async function runFound<Result>(
     { title, action, args }: Found<Result>,
@@ -144,10 +170,23 @@ export function createDoor(options: {
   /** Names the call in the audit until `resolve` has found it. */
   type Asked = { tool: string; action: string }
 
+  /** For actions that run others. One that was itself run by another gets no further: calls do not nest without end. */
+  function innerDoor(context: CallContext, is_inner: boolean): InnerDoor {
+    return {
+      listing,
+      async call(name, given) {
+        if (is_inner) throw new Fault('invalid', 'run_tool cannot be run by run_tool')
+        const [tool, args] = unflatten(tools, name, given)
+        return await enter(context, { tool, action: '' }, () => find(tools, tool, args), true)
+      },
+    }
+  }
+
   async function enter<Result>(
     context: CallContext,
     asked: Asked,
     resolve: () => Found<Result>,
+    is_inner = false,
   ): Promise<Result> {
     const started = performance.now()
     const { caller } = context
@@ -165,7 +204,8 @@ export function createDoor(options: {
     }
     let intent: Intent | undefined
     let taken = false
-    let outcome = 'ok'
+    let outcome: MeasuredCall['outcome'] = 'ok'
+    let counted = { tool: 'unknown', action: 'unknown' }
     using valid = whileValid(lifetimes, caller, context.signal)
     const { signal } = valid
     const takeAuditRow = () => {
@@ -196,9 +236,11 @@ export function createDoor(options: {
       const found = resolve()
       const { action } = found
       row.tool = found.tool
+      counted = { tool: found.tool, action: found.counted_as }
       row.action = found.name.slice(0, longestName)
       if (context.disabled_tools?.length) createDisabled(context.disabled_tools).refuse(found)
-      const running = runFound(found, { ...context, signal, takeAuditRow, audited }, (touched) => {
+      const door = innerDoor({ ...context, signal }, is_inner)
+      const running = runFound(found, { ...context, signal, door, takeAuditRow, audited }, (touched) => {
         row.project_id = touched[0] ?? null
         // A call that has ended meanwhile is recorded already.
         signal.throwIfAborted()
@@ -228,13 +270,14 @@ export function createDoor(options: {
       throw fault
     } finally {
       const milliseconds = performance.now() - started
+      options.measure?.({ ...counted, outcome, seconds: milliseconds / 1000 })
       if (intent) intent.settle(outcome, milliseconds)
       else if (!taken) managers.audit.record({ ...row, outcome, milliseconds })
     }
   }
 
   return {
-    listing: createListing(tools),
+    listing,
     async call(tool, context, args) {
       try {
         const structured = await enter(context, { tool, action: '' }, () => find(tools, tool, args))
@@ -258,7 +301,7 @@ export function createDoor(options: {
       return enter(context, { tool, action: name }, () => {
         const args = input as Record<string, unknown>
         for (const value of Object.values(args)) checkText(value)
-        return { title: tool, tool, name, action, args }
+        return { title: tool, tool, name, action, counted_as: 'internal', args }
       })
     },
   }

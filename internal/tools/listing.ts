@@ -4,9 +4,9 @@ import { listedInput } from './listed-schema.ts'
 import type { Action, ListedTool, Tool } from './tool.ts'
 
 /** Hints that equal the default of the protocol are left out; most tools run agents, so their world is open. */
-function hintsOf(actions: Action[]): Pick<ListedTool, 'annotations'> {
-  if (actions.every((action) => action.needs.endsWith(':read')))
-    return { annotations: { readOnlyHint: true } }
+function hintsOf(actions: Action[], scope: Scope): Pick<ListedTool, 'annotations'> {
+  const reads = ({ needs, destructive }: Action) => needs.endsWith(':read') && !destructive
+  if (scope.read_only || actions.every(reads)) return { annotations: { readOnlyHint: true } }
   const annotations = {
     ...(actions.some((action) => action.destructive) ? {} : { destructiveHint: false }),
     ...(actions.every((action) => action.idempotent) ? { idempotentHint: true } : {}),
@@ -23,7 +23,10 @@ function listTool(tool: Tool, scope: Scope): ListedTool | undefined {
     description: tool.brief ?? tool.about,
     inputSchema: listedInput(tool, actions, hidden),
     outputSchema: { type: 'object' },
-    ...hintsOf(actions.map(([, action]) => action)),
+    ...hintsOf(
+      actions.map(([, action]) => action),
+      scope,
+    ),
   }
 }
 

@@ -4,7 +4,7 @@
 // (`internal/mcp`, `internal/http`) knows of a tool; `door.ts` runs them.
 import type { z } from 'zod'
 import type { Caller } from '../auth/caller.ts'
-import type { Need } from '../auth/scope.ts'
+import type { Need, Scope } from '../auth/scope.ts'
 import type { AuditCall } from '../manager/access/audit.ts'
 import type { Managers } from '../manager/managers.ts'
 
@@ -36,8 +36,16 @@ export type ListedTool = {
 /** `structured` is `{error: FaultShape}` when `is_error`; `text` is then a readable sentence, otherwise the same JSON. */
 export type Outcome = { structured: Record<string, unknown>; text: string; is_error: boolean }
 
+/** The door, as an action sees it that runs another one. */
+export type InnerDoor = {
+  listing(scope: Scope): readonly ListedTool[]
+  /** As the same caller, with an audit row of its own; throws a fault. An action that was called in this way cannot. */
+  call(tool: string, args: unknown): Promise<object>
+}
+
 export type RunContext = CallContext & {
   managers: Managers
+  door: InnerDoor
   /** Settles when the intent of a change is committed to the audit, and rejects if it cannot be. */
   intent: Promise<void>
   /**

@@ -5,8 +5,8 @@ import { readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ExecResult, exec } from '../../../internal/droid/command/exec.ts'
-import { memoryBySession } from '../../../internal/droid/process/memory.ts'
 import { noteOutOfMemory } from '../../../internal/droid/process/out-of-memory.ts'
+import { memoryBySession, processesOf } from '../../../internal/droid/process/table.ts'
 import { Fault } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
 import { frameBytes } from '../../../internal/protocol/frames.ts'
@@ -144,6 +144,7 @@ export async function supervise(env: NodeJS.ProcessEnv, log: Log, signal: AbortS
     exec_kill: (params) => detached.kill(params as ExecKill),
     ...terminalHandlers(environment),
     ping: () => ({ now: new Date().toISOString() }),
+    processes: (params) => processesOf((params as { session_id: string }).session_id),
     state: () => {
       const memory = memoryBySession()
       noteOutOfMemory()

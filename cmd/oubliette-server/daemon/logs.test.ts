@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { eventLine, logLine } from './logs.ts'
+import { logLine } from '../tool-command/output/log-line.ts'
+import { eventLine } from './logs.ts'
 
 const at = '2026-01-02T03:04:05.678Z'
 const time = new Date(at).toTimeString().slice(0, 8)

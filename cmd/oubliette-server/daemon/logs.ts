@@ -8,41 +8,11 @@ import { isFinal } from '../../../internal/protocol/session-status.ts'
 import { callTool, endpoint } from '../client/call.ts'
 import { type Command, options, place, Usage } from '../command.ts'
 import { type RunEvent, readEvents } from '../run/events.ts'
+import { clock, logLine, paint } from '../tool-command/output/log-line.ts'
 import { hasColours, oneLine } from '../tool-command/output/text.ts'
 import { resolveSession } from '../tool-command/session-reference.ts'
 import { baseUrl } from './daemon.ts'
 import { logFile } from './log-file.ts'
-
-const clock = (time: unknown): string => {
-  const at = new Date(String(time))
-  return Number.isNaN(at.getTime()) ? '--:--:--' : at.toTimeString().slice(0, 8)
-}
-
-const paint = (text: string, code: number, colours: boolean) =>
-  colours ? `\x1b[${code}m${text}\x1b[0m` : text
-
-const levelColours: Record<string, number> = { debug: 2, warn: 33, error: 31 }
-
-function valueText(value: unknown): string {
-  if (typeof value === 'object' && value !== null && 'message' in value) return JSON.stringify(value.message)
-  return typeof value === 'string' && /^\S+$/.test(value) ? value : JSON.stringify(value)
-}
-
-/** One line of the log, for a person. A line that is not JSON is shown as it is. */
-export function logLine(line: string, colours: boolean): string {
-  let entry: Record<string, unknown>
-  try {
-    entry = JSON.parse(line) as Record<string, unknown>
-  } catch {
-    return oneLine(line)
-  }
-  if (typeof entry !== 'object' || entry === null || typeof entry.message !== 'string') return oneLine(line)
-  const { at, level, message, ...fields } = entry
-  const rest = Object.entries(fields).map(([key, value]) => oneLine(`${key}=${valueText(value)}`))
-  const named = paint(String(level).padEnd(5), levelColours[String(level)] ?? 0, colours)
-  const words = [clock(at), named, oneLine(message), rest.length > 0 ? paint(rest.join(' '), 2, colours) : '']
-  return words.filter(Boolean).join(' ')
-}
 
 const details = ['text', 'message', 'title', 'final_text', 'step', 'reason', 'error', 'output', 'tool']
 

@@ -14,6 +14,7 @@ import { createPoison } from '../../../internal/manager/events/poison.ts'
 import { createManagers, type Managers } from '../../../internal/manager/managers.ts'
 import { createSessionNotices } from '../../../internal/mcp/notices.ts'
 import { createMcp, type Mcp } from '../../../internal/mcp/serve.ts'
+import { createMetrics, type Metrics } from '../../../internal/metrics/metrics.ts'
 import { createDocker } from '../../../internal/runtime/docker/docker.ts'
 import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { createStage } from '../../../internal/runtime/stage.ts'
@@ -28,6 +29,7 @@ import { checkout, version } from '../command.ts'
 import { type Auth, followRevocations, startAuth } from './auth.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { openDatabase } from './database.ts'
+import { addGauges, countEvents } from './metrics.ts'
 
 const instructions =
   'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the ids that earlier calls returned, and to projects also by name.'
@@ -43,7 +45,13 @@ const mountedDirectories = [
 const closeSeconds = 10
 
 /** What every step of the start needs. */
-type Start = { settings: Settings; log: Log; ring: LogRing; stack: AsyncDisposableStack }
+type Start = {
+  settings: Settings
+  log: Log
+  ring: LogRing
+  stack: AsyncDisposableStack
+  metrics: Metrics | undefined
+}
 type Below = { store: Store; runtime: Runtime; auth: Auth; inspection: Inspection }
 
 async function startRuntime({ settings, log, stack }: Start, instance: string): Promise<Runtime> {
@@ -68,7 +76,7 @@ async function startRuntime({ settings, log, stack }: Start, instance: string): 
 }
 
 /** The managers, the door in front of them, and MCP in front of the door. */
-async function startRooms({ settings, log, ring, stack }: Start, below: Below) {
+async function startRooms({ settings, log, ring, stack, metrics }: Start, below: Below) {
   const { store, runtime, auth, inspection } = below
   const { home, config } = settings
   const { lifetimes, streams, forgetTokens } = auth
@@ -108,12 +116,14 @@ async function startRooms({ settings, log, ring, stack }: Start, below: Below) {
       inspection,
       database_kind: settings.database_url ? 'external' : 'embedded',
       sources: settings.sources,
+      openStreams: streams.count,
     },
-    onCommit: [(committed) => notify(committed)],
+    onCommit: [(committed) => notify(committed), ...(metrics ? [countEvents(metrics)] : [])],
   })
   stack.defer(() => managers.close())
 
-  const door: Door = createDoor({ tools, managers, lifetimes, log })
+  const door: Door = createDoor({ tools, managers, lifetimes, measure: metrics?.call, log })
+  if (metrics) addGauges(metrics, { managers, store, streams })
   const mcp = createMcp({
     door,
     server_info: { name: 'oubliette', version: version() },
@@ -130,7 +140,7 @@ async function startRooms({ settings, log, ring, stack }: Start, below: Below) {
 }
 
 function createHttpServer(
-  { settings, log }: Start,
+  { settings, log, metrics }: Start,
   { store, runtime, auth }: Below,
   { managers, door, mcp, server_id }: { managers: Managers; door: Door; mcp: Mcp; server_id: string },
 ): Http {
@@ -167,6 +177,7 @@ function createHttpServer(
       disk: { check: async () => managers.disk.requireFree(), refuses: managers.disk.refused },
     },
     degraded: managers.degraded,
+    metrics,
     server_id,
     log,
   })
@@ -189,7 +200,8 @@ export async function serve(settings: Settings): Promise<void> {
   const stopped = Promise.race(['SIGTERM', 'SIGINT'].map((name) => once(process, name).then(() => name)))
   await using stack = new AsyncDisposableStack()
   stack.defer(captureConsole(log))
-  const start: Start = { settings, log, ring, stack }
+  const metrics = config.metrics ? createMetrics() : undefined
+  const start: Start = { settings, log, ring, stack, metrics }
   const lock = lockHome(home, config.address)
   stack.defer(() => lock.release())
 

@@ -44,6 +44,8 @@ export type Audit = {
   /** Settles rows that earlier server processes left pending. */
   settleAbandoned(): Promise<void>
   expire(days: number): Promise<void>
+  /** Rows that are not written yet. */
+  waiting(): number
   close(): Promise<void>
 }
 
@@ -175,6 +177,7 @@ export function createAudit(db: Db, log: Log): Audit {
       const rows = await settleAbandoned(db, boot)
       if (rows > 0) log.warn('changes of an earlier server process have an unknown outcome', { rows })
     },
+    waiting: () => outcomes.length + intents.waiting,
     expire: async (days) => await deleteAuditBefore(db, new Date(Date.now() - days * 86_400_000)),
     async close() {
       await intents.settled()

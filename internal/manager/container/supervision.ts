@@ -47,6 +47,13 @@ export function createSupervision(deps: Deps): SupervisorSide {
     return { ...event, data: { ...event.data, reason: why } }
   }
 
+  /** Only the model proxy of the server reports usage as its own. */
+  function unproxied(event: Numbered): Numbered {
+    if (event.type !== 'usage' || event.data.source === undefined) return event
+    const { source: _, ...data } = event.data
+    return { ...event, data }
+  }
+
   async function supervisorHello(project_id: string, hello: SupervisorHello): Promise<HelloAnswer> {
     await rememberEnd(project_id)
     const ids = hello.sessions.map(({ session_id }) => session_id)
@@ -95,7 +102,7 @@ export function createSupervision(deps: Deps): SupervisorSide {
       const until = previousRuns.until(session_id)
       const numbered = batch
         .map(({ seq, type, at, ...data }): Numbered => ({ seq, type, at, data, previous_run: seq <= until }))
-        .map((event) => explained(project_id, event))
+        .map((event) => unproxied(explained(project_id, event)))
       const taken = refused ? withoutContent(numbered, refused.message) : numbered
       const answer = await events.receive(project_id, session_id, taken)
       if ('unknown' in answer || answer.committed_seq >= until) previousRuns.end(session_id)

@@ -4,7 +4,12 @@ import type { LogFilter, LogRing } from '../../log-ring.ts'
 import type { Inspection, InspectionQuery } from '../../store/inspection/inspection.ts'
 import type { Store } from '../../store/open.ts'
 import { type AuditFilter, listAudit } from '../../store/rows/audit.ts'
+import { deleteUsageBefore, groupUsage, totalUsage, type UsageFilter } from '../../store/rows/usage.ts'
+import { createAgents } from './agents.ts'
 import { createHealth } from './health.ts'
+import { createSkills } from './skills.ts'
+
+const mostGroups = 1_000
 
 /** What the managers do not have themselves. */
 export type DiagnosticsSources = {
@@ -13,8 +18,15 @@ export type DiagnosticsSources = {
   database_kind: 'embedded' | 'external'
   /** By key of the config, where its value comes from. */
   sources: Record<string, string>
+  /** Event streams that are open. */
+  openStreams: () => number
 }
-type Deps = Parameters<typeof createHealth>[0] & DiagnosticsSources & { store: Store }
+type Deps = Parameters<typeof createHealth>[0] &
+  Parameters<typeof createAgents>[0] &
+  Parameters<typeof createSkills>[0] &
+  DiagnosticsSources & { store: Store }
+
+type UsageQuery = Omit<UsageFilter, 'limit'> & { token_names: boolean }
 
 /** Values in the config that may be secrets although they are not credentials: environment variables of droids. */
 function redact(config: Config): Record<string, unknown> {
@@ -27,9 +39,30 @@ function redact(config: Config): Record<string, unknown> {
 }
 
 export function createDiagnostics(deps: Deps) {
-  const { health, close } = createHealth(deps)
+  const { health, figures, close } = createHealth(deps)
+  const { agents, agentState } = createAgents(deps)
+  const { db } = deps.store
+
+  async function usage({ token_names, ...query }: UsageQuery) {
+    const filter = { ...query, limit: mostGroups + 1 }
+    const [groups, total] = await Promise.all([groupUsage(db, filter), totalUsage(db, filter)])
+    const hidden = query.group_by === 'token' && !token_names
+    return {
+      usage: groups.slice(0, mostGroups).map((group) => (hidden ? { ...group, name: null } : group)),
+      total,
+      truncated: groups.length > mostGroups,
+    }
+  }
+
   return {
     health,
+    figures,
+    relay: deps.relay.counts,
+    agents,
+    agentState,
+    skills: createSkills(deps),
+    usage,
+    expireUsage: (days: number) => deleteUsageBefore(db, new Date(Date.now() - days * 86_400_000)),
     serverLog: (filter: LogFilter) => deps.ring.read(filter),
     async query(asked: InspectionQuery, signal: AbortSignal) {
       const began = performance.now()

@@ -2,8 +2,11 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Config, Credential } from '../../config/load.ts'
 import { messageOf } from '../../fault.ts'
+import type { Relay } from '../../relay/relay.ts'
 import type { Runtime } from '../../runtime/runtime.ts'
 import type { Store } from '../../store/open.ts'
+import { countSchedules } from '../../store/rows/schedule/schedules.ts'
+import { countCommands } from '../../store/rows/session/commands.ts'
 import { countSessions } from '../../store/rows/session/sessions.ts'
 
 const mebibyte = 1024 * 1024
@@ -18,6 +21,9 @@ type Deps = {
   /** Embedded, or the one of DATABASE_URL. */
   database_kind: 'embedded' | 'external'
   freeDiskMb: () => number | null
+  relay: Pick<Relay, 'counts'>
+  /** Event streams that are open. */
+  openStreams: () => number
 }
 
 type Checked = { ok: boolean; latency_ms: number; reason: string | null }
@@ -43,10 +49,11 @@ export function createHealth(deps: Deps) {
   delay.enable()
 
   async function health() {
-    const [database, engine, sessions] = await Promise.all([
+    const [database, engine, sessions, schedules] = await Promise.all([
       timed(() => store.ping()),
       timed(() => runtime.ping()),
       timed(() => countSessions(store.db)),
+      timed(() => countSchedules(store.db)),
     ])
     const memory = process.memoryUsage()
     const milliseconds = (nanoseconds: number) => Math.round(nanoseconds / 10_000) / 100
@@ -77,9 +84,20 @@ export function createHealth(deps: Deps) {
         version: engine.value?.version ?? null,
       },
       disk: { free_mb: deps.freeDiskMb(), min_free_mb: deps.config.min_free_disk_mb },
+      pool: store.pool(),
+      relay: deps.relay.counts(),
+      streams: { open: deps.openStreams(), max: deps.config.streams.per_server },
       sessions: sessions.value ?? null,
+      schedules: schedules.value ?? null,
       providers: [...new Set([...deps.credentials.values()].map(({ provider }) => String(provider)))].sort(),
     }
   }
-  return { health, close: () => delay.disable() }
+
+  /** Figures of the database, within a deadline; undefined if it does not answer. */
+  const figures = {
+    sessions: async () => (await timed(() => countSessions(store.db))).value,
+    schedules: async () => (await timed(() => countSchedules(store.db))).value,
+    commands: async () => (await timed(() => countCommands(store.db))).value,
+  }
+  return { health, figures, close: () => delay.disable() }
 }

@@ -179,6 +179,7 @@ export function createEventLog(deps: {
 
   return {
     receive: writer.receive,
+    waiting: writer.waiting,
     ask: calls.ask,
     closeRequest: calls.close,
     /** For events written in a separate transaction: call this after the commit. */

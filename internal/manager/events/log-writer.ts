@@ -18,7 +18,8 @@ import {
   type SessionRow,
   updateSession,
 } from '../../store/rows/session/sessions.ts'
-import { fold } from '../session/state.ts'
+import { addUsage } from '../../store/rows/usage.ts'
+import { fold, usageIn } from '../session/state.ts'
 import { withoutContent } from './dropped-events.ts'
 import { createLogQueue, partsOf } from './log-queue.ts'
 import type { Poison } from './poison.ts'
@@ -74,6 +75,7 @@ export async function writeEvents(
     bytes: json[at]!.length,
   }))
   await insertEvents(trx, events, json, together)
+  await addUsage(trx, usageIn(row, added))
   const stored_bytes = row.stored_bytes + sum(json.map(storedSize))
   return { change: { ...fold(row, added), next_index: next_index + added.length, stored_bytes }, events }
 }
@@ -143,6 +145,7 @@ export function createLogWriter(deps: {
   const { store, poison } = deps
   const queue = createLogQueue<Job>()
   let running: Promise<void> | undefined
+  let waiting = 0
   /** Ends the pause of the writer early. */
   let endRest = () => {}
 
@@ -249,6 +252,10 @@ export function createLogWriter(deps: {
     await insertEvents(trx, events, json, moved.length > 0 ? { moved: advancement(moved) } : {})
     for (const { row, change, moved } of changed) await updateSession(trx, row.id, { ...change, ...moved })
     for (const open of opened.values()) await settle(trx, open)
+    await addUsage(
+      trx,
+      [...opened.values()].flatMap(({ row, added }) => usageIn(row, added)),
+    )
     return {
       answers,
       rows: changes.map(({ row, change, moved }) => ({ ...row, ...change, ...moved }) as SessionRow),
@@ -328,9 +335,16 @@ export function createLogWriter(deps: {
       running ??= drain()
       endRest()
       // A part that fails leaves a gap, and later parts are skipped: the supervisor sends them again.
-      const answers = await Promise.all(parts.map(({ done }) => done.promise))
-      return answers.at(-1)!
+      waiting += events.length
+      try {
+        const answers = await Promise.all(parts.map(({ done }) => done.promise))
+        return answers.at(-1)!
+      } finally {
+        waiting -= events.length
+      }
     },
+    /** Events that are received and not committed. */
+    waiting: () => waiting,
     close: async () => await running,
   }
 }

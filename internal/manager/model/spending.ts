@@ -8,6 +8,7 @@ import type { Log } from '../../log.ts'
 import type { ModelUsage } from '../../models/usage/charge.ts'
 import type { Db, Store } from '../../store/open.ts'
 import * as rows from '../../store/rows/spending.ts'
+import { addUsage } from '../../store/rows/usage.ts'
 import type { SessionChanging } from '../session/change.ts'
 
 const leaseSeconds = 60
@@ -67,7 +68,12 @@ export function createSpending({ store, config, change, log, secret }: Deps) {
       if (!(error instanceof Fault) || error.kind !== 'not_found') throw error
       // The session was deleted meanwhile; its cost still counts.
       await store.transact(async (trx) => {
-        if (await ends(trx)) await rows.addCost(trx, project_id, usage.cost_usd)
+        if (!(await ends(trx))) return
+        await rows.addCost(trx, project_id, usage.cost_usd)
+        const { input_tokens, output_tokens, cost_usd } = usage
+        const hour = `${new Date().toISOString().slice(0, 13)}:00:00.000Z`
+        const counted = { input_tokens, output_tokens, cost_usd, model: usage.model.slice(0, 200) }
+        await addUsage(trx, [{ hour, project_id, session_id, token_id: null, ...counted }])
       })
     }
   }

@@ -4,10 +4,15 @@ import type { Caller } from '../../auth/caller.ts'
 import { isGranted } from '../../auth/grant.ts'
 import { parseScope, type Scope } from '../../auth/scope.ts'
 import { type SessionKeys, sessionKeyPattern } from '../../auth/session-keys.ts'
-import { Fault } from '../../fault.ts'
+import { Fault, messageOf, unknown } from '../../fault.ts'
 import { isBeforeStart } from '../../protocol/session-status.ts'
 import type { Store } from '../../store/open.ts'
-import { actsNoMore, type KeyHolder, sessionByKeyHash } from '../../store/rows/session/sessions.ts'
+import {
+  actsNoMore,
+  type KeyHolder,
+  sessionByKeyHash,
+  sessionKeyHolder,
+} from '../../store/rows/session/sessions.ts'
 import type { Committed } from '../events/log-writer.ts'
 
 export type Identity = {
@@ -44,43 +49,49 @@ const lookUp =
   async (key) =>
     sessionKeyPattern.test(key) ? await sessionByKeyHash(store.db, keys.hashOf(key)) : undefined
 
+/** Throws `unauthenticated` if the session may not act. */
+function identityFrom(row: KeyHolder): Identity {
+  const { project_id } = row
+  if (actsNoMore(row)) throw new Fault('unauthenticated', 'the session of this key has ended')
+  if (row.token_revoked_at || (row.token_expires_at && Date.parse(row.token_expires_at) <= Date.now()))
+    throw new Fault('unauthenticated', 'the token that spawned the session of this key is no longer valid')
+  const scope = row.api_scope ? parseScope(row.api_scope) : null
+  if (scope && !isGranted(row.api_scope_grant, project_id, scope))
+    throw new Fault('unauthenticated', `api_scope ${row.api_scope} is no longer granted to the project`)
+  const { id, token_id, droid } = row
+  // An OIDC access token lasts for minutes: when it expires, the session continues without its api_scope.
+  const scope_ends =
+    [row.token_expires_at, row.key_expires_at].filter((time) => time !== null).sort()[0] ?? null
+  const expired = scope_ends !== null && Date.parse(scope_ends) <= Date.now()
+  return {
+    session_id: id,
+    project_id,
+    workspace_id: row.workspace_id,
+    token_id,
+    expires_at: row.token_expires_at,
+    droid,
+    autonomy: row.autonomy_level,
+    disabled_tools: row.disabled_tools,
+    scope: expired ? null : scope,
+    caller: (acting) => ({
+      kind: 'session',
+      id,
+      name: droid,
+      scope: acting,
+      token_id,
+      session_id: id,
+      inside_project_id: project_id,
+      expires_at: acting === scope ? scope_ends : row.token_expires_at,
+    }),
+  }
+}
+
 export function identify(deps: Deps, look = lookUp(deps)) {
   return async (project_id: string, key: string): Promise<Identity> => {
     const row = await look(key)
     // A key of a session in another container is not valid here.
     if (!row || row.project_id !== project_id) throw new Fault('unauthenticated', 'unknown session key')
-    if (actsNoMore(row)) throw new Fault('unauthenticated', 'the session of this key has ended')
-    if (row.token_revoked_at || (row.token_expires_at && Date.parse(row.token_expires_at) <= Date.now()))
-      throw new Fault('unauthenticated', 'the token that spawned the session of this key is no longer valid')
-    const scope = row.api_scope ? parseScope(row.api_scope) : null
-    if (scope && !isGranted(row.api_scope_grant, project_id, scope))
-      throw new Fault('unauthenticated', `api_scope ${row.api_scope} is no longer granted to the project`)
-    const { id, token_id, droid } = row
-    // An OIDC access token lasts for minutes: when it expires, the session continues without its api_scope.
-    const scope_ends =
-      [row.token_expires_at, row.key_expires_at].filter((time) => time !== null).sort()[0] ?? null
-    const expired = scope_ends !== null && Date.parse(scope_ends) <= Date.now()
-    return {
-      session_id: id,
-      project_id,
-      workspace_id: row.workspace_id,
-      token_id,
-      expires_at: row.token_expires_at,
-      droid,
-      autonomy: row.autonomy_level,
-      disabled_tools: row.disabled_tools,
-      scope: expired ? null : scope,
-      caller: (acting) => ({
-        kind: 'session',
-        id,
-        name: droid,
-        scope: acting,
-        token_id,
-        session_id: id,
-        inside_project_id: project_id,
-        expires_at: acting === scope ? scope_ends : row.token_expires_at,
-      }),
-    }
+    return identityFrom(row)
   }
 }
 
@@ -105,6 +116,17 @@ export function createIdentities(deps: Deps) {
 
   return {
     identify: identify(deps, remembered),
+    /** As its own key would identify it. */
+    async of(session_id: string): Promise<Identity> {
+      const row = await sessionKeyHolder(deps.store.db, session_id)
+      if (!row) throw unknown('session', session_id)
+      try {
+        return identityFrom(row)
+      } catch (error) {
+        // The credential of the asking caller is valid.
+        throw new Fault('conflict', `session ${session_id} has no tools: ${messageOf(error)}`)
+      }
+    },
     /** Clears sessions that have ended, are being ended, or start again with a new key. */
     onCommit({ rows }: Committed) {
       const changed = new Set(

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { NewEvent } from '../../store/rows/session/events.ts'
 import type { SessionRow } from '../../store/rows/session/sessions.ts'
-import { fold } from './state.ts'
+import { fold, usageIn } from './state.ts'
 
 const at = '2026-01-01T00:00:00.000Z'
 const row = { status: 'running', turns: 1, input_tokens: 10, output_tokens: 5, cost_usd: 0.5 } as SessionRow
@@ -56,4 +56,35 @@ test('invalid usage is ignored', () => {
   expect(
     fold(row, [event('usage', { cost: { amount: Number.NaN } }), event('usage', { cost: 'much' })]),
   ).toEqual({})
+})
+
+test('usage is counted by model, in the hour of the server', () => {
+  const session = { ...row, id: 'gogol_1', project_id: 'p', token_id: 'tok_1', model: 'asked' } as SessionRow
+  const gateway = { source: 'gateway', model: 'served', input_tokens: 3, output_tokens: 2, cost_usd: 0.25 }
+  const events = [
+    event('usage', gateway),
+    event('usage', gateway),
+    event('completion', { usage: { input_tokens: 7, output_tokens: 1, cost_usd: 1.5 } }),
+    event('completion', { metered: true, usage: { input_tokens: 9 } }),
+    event('message', { text: 'x' }),
+  ]
+  const now = new Date('2026-01-02T03:44:05Z')
+  const common = {
+    hour: '2026-01-02T03:00:00.000Z',
+    project_id: 'p',
+    session_id: 'gogol_1',
+    token_id: 'tok_1',
+  }
+  expect(usageIn(session, events, now)).toEqual([
+    { ...common, model: 'served', input_tokens: 6, output_tokens: 4, cost_usd: 0.5 },
+    // The agent reports its total, of which the session already has 1.
+    { ...common, model: 'asked', input_tokens: 7, output_tokens: 1, cost_usd: 0.5 },
+  ])
+  const totals = fold(session, events)
+  expect(totals).toMatchObject({ input_tokens: 23, output_tokens: 10, cost_usd: 1.5 })
+})
+
+test('a number that no column holds is bounded', () => {
+  const { input_tokens } = fold(row, [event('completion', { usage: { input_tokens: 1e300 } })])
+  expect(input_tokens).toBe(10 + 1e12)
 })

@@ -5,6 +5,7 @@
 import { isFinal, isStatus, type SessionStatus } from '../../protocol/session-status.ts'
 import type { NewEvent } from '../../store/rows/session/events.ts'
 import type { SessionChange, SessionRow } from '../../store/rows/session/sessions.ts'
+import type { UsageRow } from '../../store/rows/usage.ts'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 /** Rows are listed in pages; the event has the full text. */
@@ -15,12 +16,17 @@ const mostStep = 200
 const clipped = (value: unknown, most: number): string | null =>
   text(value)?.slice(0, most).toWellFormed() ?? null
 
+/** A container may report any number, and the sum of all must fit into its column. */
+const mostCounted = 1e12
 const count = (value: unknown): number =>
-  typeof value === 'number' && value > 0 && Number.isFinite(value) ? value : 0
+  typeof value === 'number' && value > 0 && Number.isFinite(value) ? Math.min(value, mostCounted) : 0
 const record = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
 type Counted = { input_tokens: number; output_tokens: number; cost_usd: number }
+const noTokens = { inputTokens: 0, outputTokens: 0 }
+const nothing: Counted = { input_tokens: 0, output_tokens: 0, cost_usd: 0 }
+const mostModel = 200
 
 /** Clients of earlier releases, which may still run in containers, pass on the names that agents use. */
 function usageOf(given: unknown): Counted {
@@ -54,6 +60,41 @@ function onStatus(data: Record<string, unknown>, at: string): SessionChange {
   }
 }
 
+/** What an event adds to the totals of its session, of which `spent_usd` is the cost so far. */
+function added({ type, data }: NewEvent, spent_usd: number): Counted | undefined {
+  // The model proxy reports the usage of each request.
+  if (type === 'usage' && data.source === 'gateway') return usageOf(data)
+  // An agent reports its total cost so far, and the tokens of the turn. Metered: the model proxy has already counted it.
+  if (data.metered || (type !== 'usage' && type !== 'completion')) return undefined
+  const { cost_usd, ...tokens } = usageOf(type === 'usage' ? { ...data, ...noTokens } : data.usage)
+  return { ...tokens, cost_usd: Math.max(0, cost_usd - spent_usd) }
+}
+
+/** The usage that these events add to the session, by model. The hour is that of the server: a container may report any time. */
+export function usageIn(row: SessionRow, events: NewEvent[], now = new Date()): UsageRow[] {
+  const found = new Map<string, UsageRow>()
+  const hour = `${now.toISOString().slice(0, 13)}:00:00.000Z`
+  let spent_usd = row.cost_usd
+  for (const event of events) {
+    const counted = added(event, spent_usd)
+    if (!counted || (counted.input_tokens === 0 && counted.output_tokens === 0 && counted.cost_usd === 0))
+      continue
+    spent_usd += counted.cost_usd
+    const { data } = event
+    const asked = data.source === 'gateway' ? text(data.model) : undefined
+    const model = (asked ?? row.model ?? '').slice(0, mostModel).toWellFormed()
+    const { id: session_id, project_id, token_id } = row
+    const before = found.get(model) ?? { hour, project_id, session_id, model, token_id, ...nothing }
+    found.set(model, {
+      ...before,
+      input_tokens: before.input_tokens + counted.input_tokens,
+      output_tokens: before.output_tokens + counted.output_tokens,
+      cost_usd: before.cost_usd + counted.cost_usd,
+    })
+  }
+  return [...found.values()]
+}
+
 /**
  * The status of a session when a question to somebody outside was opened or closed: a call of a caller tool, or of the approval
  * inbox. One that waits for permission requests of its agent (`requires`) continues when its agent reports so.
@@ -70,23 +111,14 @@ export function fold(row: SessionRow, events: NewEvent[]): SessionChange {
   let change: SessionChange = {}
   const sums = { input_tokens: row.input_tokens, output_tokens: row.output_tokens, cost_usd: row.cost_usd }
   let turns = row.turns
-  for (const { type, at, data } of events) {
+  for (const event of events) {
+    const { type, at, data } = event
     if (type === 'status') change = { ...change, ...onStatus(data, at) }
-    // The model proxy reports the usage of each request.
-    if (type === 'usage' && data.source === 'gateway') {
-      const usage = usageOf(data)
-      sums.input_tokens += usage.input_tokens
-      sums.output_tokens += usage.output_tokens
-      sums.cost_usd += usage.cost_usd
-      // An agent reports its total cost so far, and the tokens of the turn.
-    } else if (type === 'usage' && !data.metered)
-      sums.cost_usd = Math.max(sums.cost_usd, usageOf(data).cost_usd)
+    const counted = added(event, sums.cost_usd) ?? nothing
+    sums.input_tokens += counted.input_tokens
+    sums.output_tokens += counted.output_tokens
+    sums.cost_usd += counted.cost_usd
     if (type === 'completion') {
-      // Metered: the model proxy has already counted it.
-      const usage = usageOf(data.metered ? {} : data.usage)
-      sums.input_tokens += usage.input_tokens
-      sums.output_tokens += usage.output_tokens
-      sums.cost_usd = Math.max(sums.cost_usd, usage.cost_usd)
       turns += 1
       change = {
         ...change,

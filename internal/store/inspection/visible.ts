@@ -24,6 +24,7 @@ export const visibleTables: Record<string, readonly string[]> = {
   sessions: ['key_hash'],
   suspects: [],
   tokens: ['hash'],
+  usage: [],
   workspaces: [],
 }
 

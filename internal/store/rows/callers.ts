@@ -185,3 +185,17 @@ export async function beginDroidCall(db: Db, session_id: string, call_id: string
     .executeTakeFirst()
   return numInsertedOrUpdatedRows === 1n
 }
+
+export type RequestHead = Pick<RequestRow, 'id' | 'caller_id' | 'tool' | 'created_at' | 'deadline_at'>
+
+/** Open requests without their arguments, oldest first. */
+export async function openRequestHeads(db: Db, session_id: string, limit: number): Promise<RequestHead[]> {
+  return await db
+    .selectFrom('caller_requests')
+    .select(['id', 'caller_id', 'tool', 'created_at', 'deadline_at'])
+    .where('session_id', '=', session_id)
+    .where('status', '=', 'open')
+    .orderBy('created_at')
+    .limit(limit)
+    .execute()
+}

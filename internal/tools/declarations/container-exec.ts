@@ -49,7 +49,7 @@ export const execActions = {
   exec: action({
     about:
       'Run a command in the container and return its exit code, stdout and stderr; with `detach`, return an `exec_id` at once. Starts the container if it is stopped. On timeout, or if the call is cancelled or disconnected, the command and all its child processes are killed. Output is sent as progress while the call waits.',
-    brief: 'Run a command, starting the container if needed; returns exit_code, stdout, stderr.',
+    brief: 'Run a command; starts the container if needed.',
     needs: 'project:write',
     destructive: true,
     example: { project_id: ids.project_id, command: 'ls -la' },
@@ -128,7 +128,7 @@ export const execActions = {
   }),
   exec_status: action({
     about: 'Get the status, exit code and times of a detached command; the container need not be running.',
-    brief: 'Get status and exit code of a detached command.',
+    brief: 'Get status of a detached command.',
     needs: 'project:read',
     example: { exec_id: ids.exec_id },
     input: z.object({ exec_id: given }),

@@ -37,7 +37,7 @@ export const containerTool = tool({
   brief: 'The container of a project.',
   briefs: {
     ...pagingBriefs,
-    recreate: 'Replace it: applies settings, repairs workspaces, keeps files',
+    recreate: 'Replace it, with new settings; files stay',
     grace_seconds: 'Before SIGKILL',
     command: 'Text runs in bash -lc, a list without a shell',
     working_dir: 'Absolute; default: the default workspace',
@@ -151,7 +151,7 @@ export const containerTool = tool({
     logs: action({
       about:
         'Get the latest log lines of the main process of the container, oldest first; use it to find out why a container does not work.',
-      brief: 'Get the latest log lines.',
+      brief: 'Get latest log lines.',
       needs: 'project:read',
       example: { project_id: ids.project_id, tail: 20 },
       input: z.object({

@@ -2,7 +2,8 @@
 import type { Tool } from '../tool.ts'
 import { approvalTool } from './approval.ts'
 import { containerTool } from './container.ts'
-import { diagnosticsTool } from './diagnostics.ts'
+import { diagnosticsTool } from './diagnostics/diagnostics.ts'
+import { usageTool } from './diagnostics/usage.ts'
 import { mcpServerTool } from './mcp-server.ts'
 import { projectTool } from './project.ts'
 import { scheduleTool } from './schedule.ts'
@@ -26,6 +27,7 @@ const all = [
   imageRebuild,
   projectChanges,
   projectTasks,
+  usageTool,
 ]
 
 export const tools: Record<string, Tool> = Object.fromEntries(all.map((tool) => [tool.name, tool]))

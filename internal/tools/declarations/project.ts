@@ -181,8 +181,8 @@ export const projectTool = tool({
     ...pagingBriefs,
     name: 'Unique',
     description: '',
-    droid: 'Of sessions; null: default of the config',
-    model: 'Of sessions; null: default of the droid',
+    droid: 'null: default of the config',
+    model: 'null: default of the droid',
     workspace_isolation: 'New workspace for sessions that name none; default false',
     protected_paths: 'Relative paths that write_file refuses',
     network: 'open (default): internet, no host or private addresses; internal: server only',
@@ -276,7 +276,7 @@ export const projectTool = tool({
       about:
         'Change settings of a project and return it; fields that are left out stay as they are. Changes that concern the container take effect with `container start` and `recreate`. A project token may only tighten the boundaries of its project; `config_limits` shows who may change which field.',
       brief:
-        'Change given settings; container start with recreate applies them. Project tokens may only tighten limits, see config_limits.',
+        'Change given settings; container start with recreate applies them. Project tokens may only tighten limits.',
       needs: 'project:write',
       idempotent: true,
       example: { project_id: ids.project_id, description: 'Company web site' },

@@ -135,7 +135,7 @@ export const scheduleTool = tool({
     session_behavior: '',
     catch_up: 'Missed while no server ran',
     droid: "Default or null: the project's",
-    next: 'Upcoming times to return',
+    next: 'Upcoming times',
     schedule_id: '',
     status: '',
   },

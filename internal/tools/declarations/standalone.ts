@@ -12,7 +12,7 @@ export const configLimits = standalone(
   action({
     about:
       'Get the effective limits of a project, the current usage, and who may change which field of the project; with `session_id`, also the usage of the tree of that session.',
-    brief: 'Get limits, usage, and who may change which setting.',
+    brief: 'Get limits, usage, who may change settings.',
     needs: 'project:read',
     example: { project_id: ids.project_id },
     input: z.object({
@@ -105,7 +105,7 @@ export const projectChanges = standalone(
   action({
     about:
       'List the OpenSpec changes of a project (openspec/changes) with the state and task counts of each.',
-    brief: 'List OpenSpec changes with state and task counts.',
+    brief: 'List OpenSpec changes and task counts.',
     needs: 'project:read',
     example: { project_id: ids.project_id },
     input: z.object({
@@ -134,14 +134,14 @@ export const projectChanges = standalone(
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.changes(project_id, options),
   }),
-  { project_id: '', workspace_id: 'Default: the default workspace', include_archived: '' },
+  { project_id: '', workspace_id: '', include_archived: '' },
 )
 
 export const projectTasks = standalone(
   'project_tasks',
   action({
     about: 'List the tasks of the OpenSpec changes of a project, and how many are done.',
-    brief: 'List tasks of OpenSpec changes.',
+    brief: 'List OpenSpec tasks.',
     needs: 'project:read',
     example: { project_id: ids.project_id },
     input: z.object({ project_id, workspace_id: workspace_id.optional(), change }),
@@ -164,7 +164,7 @@ export const projectTasks = standalone(
     run: async ({ managers }, { project_id, ...options }) =>
       await managers.changes.tasks(project_id, options),
   }),
-  { project_id: '', workspace_id: 'Default: the default workspace', change: 'Default: all' },
+  { project_id: '', workspace_id: '', change: '' },
 )
 
 export const callerToolResponse = standalone(
@@ -172,7 +172,7 @@ export const callerToolResponse = standalone(
   action({
     about:
       'Answer a `caller_tool_request` event, which is the call of one of your tools by a droid. Give exactly one of `result`, `error` and `progress`.',
-    brief: 'Answer a caller_tool_request event with exactly one of result, error, progress.',
+    brief: 'Answer a caller_tool_request with one of result, error, progress.',
     needs: 'project:write',
     // `caller_calls` closes the request and writes its audit row in one statement; progress changes nothing.
     commits_audit: true,

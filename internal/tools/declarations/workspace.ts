@@ -79,7 +79,7 @@ export const workspaceTool = tool({
     }),
     list_dir: action({
       about: 'List the entries of a directory, sorted by name, with type, size and modification time.',
-      brief: 'List entries by name with type, size, time.',
+      brief: 'List entries by name.',
       needs: 'project:read',
       example: { project_id: ids.project_id },
       input: z.object({
@@ -170,7 +170,7 @@ export const workspaceTool = tool({
     }),
     path_info: action({
       about: 'Get whether a path exists, and its type, size and mode; symbolic links are not followed.',
-      brief: 'Get whether it exists, type, size, mode.',
+      brief: 'Get type, size, mode.',
       needs: 'project:read',
       example: { project_id: ids.project_id, path: 'README.md' },
       input: z.object({ ...where, path }),

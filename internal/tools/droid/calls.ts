@@ -12,6 +12,7 @@ import { callerToolCall } from '../declarations/internal.ts'
 import type { Door } from '../door.ts'
 import { withIds } from '../references.ts'
 import type { CallContext, Outcome } from '../tool.ts'
+import { unflatten } from '../tool-names.ts'
 import { createDeduplicate, createRunningCalls } from './deduplicate.ts'
 import { createDisabled } from './disabled-tools.ts'
 import { createUpstreamTools } from './upstream-tools.ts'
@@ -20,13 +21,6 @@ const noScope = () =>
   new Fault('forbidden', 'this session has no api_scope and cannot use the tools of Oubliette', {
     hint: 'spawn the session with api_scope; it ends when the credential of the spawner expires',
   })
-
-/** `project` with an `action`, or the flat form `project_list`; the door decides whether it may be used. */
-function unflatten(tool: string, args: Record<string, unknown>): [string, Record<string, unknown>] {
-  if (Object.hasOwn(tools, tool)) return [tool, args]
-  const owner = Object.values(tools).find(({ name, unified }) => unified && tool.startsWith(`${name}_`))
-  return owner ? [owner.name, { ...args, action: tool.slice(owner.name.length + 1) }] : [tool, args]
-}
 
 /** The door's outcome as the socket's result: a failed call is a JSON-RPC error. */
 function resultOf(outcome: Outcome): Record<string, unknown> {
@@ -119,7 +113,7 @@ export function createDroidCalls(door: () => Door, managers: () => Managers): Me
         })
       }
       if (!identity.scope) throw noScope()
-      const [tool, args] = unflatten(params.tool, params.arguments)
+      const [tool, args] = unflatten(tools, params.tool, params.arguments)
       const context = contextOf(identity, identity.scope, how)
       const { disabled_tools } = identity
       return await call(identity, { ...context, disabled_tools }, tool, args, params.call_id)

@@ -76,7 +76,8 @@ export function createDeduplicate(options: {
   ): Promise<Outcome> => {
     const { session_id, call_id, signal } = request
     const action = actionOf(tool, args)
-    if (call_id === undefined || !action || action.needs.endsWith(':read')) return await run(args, signal)
+    const repeatable = action?.needs.endsWith(':read') && action.idempotent
+    if (call_id === undefined || !action || repeatable) return await run(args, signal)
     const keyed = Object.hasOwn(action.input.shape, 'idempotency_key')
     return await options.running(request, async (until) => {
       if (!keyed && !action.idempotent && !(await options.begin(session_id, call_id)))

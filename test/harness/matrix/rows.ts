@@ -10,6 +10,8 @@ export type Row = {
   fresh?: true
   /** Where a session that comes over the socket may not do what a token of the same scope may. */
   for_sessions?: Class
+  /** The action that a call that succeeds runs as well, with an audit row of its own. */
+  runs?: string
 }
 /** `project.update` of one field, on a new project that is made with `before`. */
 export type FieldRow = {
@@ -47,6 +49,17 @@ export const rows: Record<string, Row> = {
   'diagnostics.db_query': { class: 'admin read', ...nothing({ query: 'select 1' }) },
   'diagnostics.config': { class: 'admin read', ...nothing() },
   'diagnostics.audit': { class: 'admin read', ...nothing() },
+  'diagnostics.tools': { class: 'admin read', ...session() },
+  'diagnostics.tool_schema': { class: 'admin read', ...nothing({ tool: 'project' }) },
+  'diagnostics.run_tool': {
+    class: 'admin read',
+    runs: 'schedule.preview',
+    ...nothing({ tool: 'schedule', arguments: { action: 'preview', cron_expr: '@daily' } }),
+  },
+  'diagnostics.agents': { class: 'admin read', ...nothing() },
+  'diagnostics.agent_state': { class: 'admin read', ...session() },
+  'diagnostics.skills': { class: 'admin read', ...about() },
+  'diagnostics.usage': { class: 'admin read', ...nothing() },
 
   'project.create': { class: 'global write', input: () => ({ name: `matrix created ${++made}` }) },
   'project.list': { class: 'global read', ...nothing() },
@@ -182,6 +195,7 @@ export const rows: Record<string, Row> = {
   image_rebuild: { class: 'global write', ...nothing({ container_type: 'base' }) },
   project_changes: { class: 'project read', ...about() },
   project_tasks: { class: 'project read', ...about() },
+  usage: { class: 'project read', ...about() },
 }
 
 /** What the server of the matrix has to be booted with: its upstream listens on the loopback interface. */

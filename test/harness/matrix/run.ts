@@ -90,6 +90,7 @@ export function runMatrix(start: () => { world: World; driver: Driver }, who: re
     async function ask(one: Who, project_id: string, args: Args): Promise<Answer> {
       const answer = await start().driver.call(one, project_id, tool, called(args))
       if (answer.outcome !== 'unauthenticated') count(key, answer.outcome)
+      if (answer.outcome === 'ok' && row.runs) count(row.runs, 'ok')
       return answer
     }
 

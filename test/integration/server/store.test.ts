@@ -274,12 +274,13 @@ describe('the store', () => {
     expect(await living.execute()).toEqual([{ id: 'of tok_a' }])
   })
 
-  /** Functions and triggers as the database holds them. */
+  /** Functions and triggers as the database holds them, without those of extensions. */
   const definitions = async (url: string) =>
     (
       await query<{ text: string }>(
         new Secret(url),
         `select pg_get_functiondef(oid) as text from pg_proc where pronamespace = 'public'::regnamespace
+          and not exists (select 1 from pg_depend where objid = pg_proc.oid and deptype = 'e')
         union all select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by text`,
       )
     ).map(({ text }) => text)

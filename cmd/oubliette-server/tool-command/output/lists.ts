@@ -21,6 +21,8 @@ export type List = {
   columns: Column[]
   /** The field that is printed instead of a table, one row per line. */
   lines?: string
+  /** Rows are entries of a log: each is printed as one line with all its fields. */
+  log?: true
 }
 
 type More = Omit<Column, 'title' | 'path'>
@@ -45,6 +47,19 @@ const runs: List = {
     column('TRIGGER', 'trigger', wide),
     column('PROJECT', 'project_name', wide),
     id('WORKSPACE', 'workspace_id', wide),
+  ],
+}
+
+const usage: List = {
+  rows: 'usage',
+  key: 'key',
+  columns: [
+    column('KEY', 'key', flexible),
+    column('NAME', 'name', flexible),
+    column('SESSIONS', 'sessions'),
+    column('INPUT', 'input_tokens'),
+    column('OUTPUT', 'output_tokens'),
+    column('COST USD', 'cost_usd'),
   ],
 }
 
@@ -136,6 +151,7 @@ export const lists: Record<string, List> = {
   'diagnostics server_log': {
     rows: 'entries',
     key: 'message',
+    log: true,
     columns: [
       age('AGE', 'at'),
       column('LEVEL', 'level', { as: 'status' }),
@@ -158,6 +174,47 @@ export const lists: Record<string, List> = {
       column('REQUEST', 'request_id', wide),
     ],
   },
+  'diagnostics tools': {
+    rows: 'tools',
+    key: 'name',
+    columns: [
+      column('NAME', 'name'),
+      column('SOURCE', 'source'),
+      column('DESCRIPTION', 'description', flexible),
+      column('CALLER', 'caller_id', wide),
+      column('ACTIONS', 'actions', { wide: true, flexible: true }),
+    ],
+  },
+  'diagnostics agents': {
+    rows: 'agents',
+    key: 'session_id',
+    columns: [
+      column('DEPTH', 'depth'),
+      id('SESSION', 'session_id'),
+      column('PROJECT', 'project_name', flexible),
+      column('DROID', 'droid'),
+      status(),
+      age('AGE', 'created_at'),
+      column('LAST', 'last_event.type'),
+      age('AT', 'last_event.at'),
+      column('COST', 'usage.cost_usd'),
+      id('PARENT', 'parent_session_id', wide),
+      column('MODEL', 'model', wide),
+      column('TURNS', 'turns', wide),
+    ],
+  },
+  'diagnostics skills': {
+    rows: 'skills',
+    key: 'name',
+    columns: [
+      column('NAME', 'name', flexible),
+      column('SOURCE', 'source'),
+      column('DESCRIPTION', 'description', flexible),
+      column('PATH', 'path', wide),
+    ],
+  },
+  'diagnostics usage': usage,
+  'usage usage': usage,
   'mcp_server list': {
     rows: 'servers',
     key: 'name',

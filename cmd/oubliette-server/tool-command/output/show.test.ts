@@ -83,13 +83,51 @@ test.each(Object.entries(lists))('no line of "%s" is longer than 80 columns', (_
     row[field] = inner ? { [inner]: value } : value
   }
   for (const width of [80, 120]) {
-    const { lines: _, ...tabular } = list
+    const { lines: _, log, ...tabular } = list
     const text = show({ [list.rows]: [row, row] }, tabular, { ...style, width }).stdout
     const lines = text.trimEnd().split('\n')
     expect(lines).toHaveLength(3)
     for (const line of lines) expect(widthOf(line)).toBeLessThanOrEqual(width)
+    const entries = log ? show({ [list.rows]: [row] }, list, { ...style, width }).stdout.trimEnd() : ''
+    expect(entries).not.toContain('\n')
+    expect(widthOf(entries)).toBeLessThanOrEqual(width)
   }
   expect(shown({ [list.rows]: [row] }, _called, { format: 'wide' })).toContain('long text')
+})
+
+test('the result of a query is a table of its columns', () => {
+  const result = {
+    columns: ['status', 'count', 'reason', 'count'],
+    rows: [
+      ['idle', 3, null, 1],
+      ['', 12, null, { a: 1 }],
+    ],
+    truncated: false,
+    duration_ms: 4,
+  }
+  expect(shown(result)).toBe(
+    [
+      'status  count  reason  count',
+      'idle    3      NULL    1',
+      `''      12     NULL    {"a":1}`,
+      '',
+      '2 rows in 4 ms',
+      '',
+    ].join('\n'),
+  )
+  expect(shown({ ...result, rows: [], truncated: true })).toBe(
+    '0 rows in 4 ms, and there are more: use --limit\n',
+  )
+  const wide = shown({ ...result, rows: [['x'.repeat(300), 1, 'y\x1b[31m'.repeat(100), 2]] })
+  for (const line of wide.split('\n')) expect(widthOf(line)).toBeLessThanOrEqual(80)
+  expect(wide).not.toContain('\x1b')
+  expect(JSON.parse(shown(result, undefined, { format: 'json' }))).toEqual(result)
+})
+
+test('entries of the log are lines with a time, a level, a message and fields', () => {
+  const entry = { at: '2026-01-01T00:00:00Z', level: 'warn', message: 'slow\x1b[2J', project_id: 'p' }
+  const text = shown({ entries: [entry], dropped: 0 }, 'diagnostics server_log')
+  expect(text).toMatch(/^\d\d:\d\d:\d\d warn {2}slow project_id=p\n$/)
 })
 
 test('-o wide shows full ids and more columns; -q full ids; -o name names; yaml and json everything', () => {

@@ -1,6 +1,7 @@
 // Formats the result of a tool for a terminal: a list as a table, an object as a record, the result of a command as the
 // output and exit code of that command. Programs use `-o json`.
 import type { Column, List } from './lists.ts'
+import { entryLine } from './log-line.ts'
 import { age, clip, coloured, columnsOf, hasColours, oneLine, shortId, widthOf, yaml } from './text.ts'
 
 type Row = Record<string, unknown>
@@ -155,6 +156,26 @@ function outcome(result: Row): { stdout: string; stderr: string; code: number } 
   return { stdout: result.stdout, stderr: `${result.stderr ?? ''}${notes.join('')}`, code: result.exit_code }
 }
 
+/** The result of a query: names of columns, and rows of values in the same order. */
+type Queried = { columns: string[]; rows: unknown[][]; truncated?: unknown; duration_ms?: unknown }
+
+const isQueried = (result: Row): result is Row & Queried =>
+  Array.isArray(result.columns) &&
+  result.columns.every((name) => typeof name === 'string') &&
+  Array.isArray(result.rows) &&
+  result.rows.every(Array.isArray)
+
+/** Null and an empty text look different, and no column is left out. */
+const shownValue = (value: unknown) => (value === null ? 'NULL' : value === '' ? "''" : value)
+
+function queried({ columns: names, rows: values, truncated, duration_ms }: Queried, style: Style): string {
+  const columns = names.map((title, index) => ({ title, path: String(index), flexible: true as const }))
+  const rows = values.map((row) => Object.fromEntries(row.map((value, index) => [index, shownValue(value)])))
+  const more = truncated === true ? ', and there are more: use --limit' : ''
+  const count = `${rows.length} ${rows.length === 1 ? 'row' : 'rows'} in ${duration_ms} ms${more}`
+  return `${rows.length > 0 ? `${table(rows, columns, style)}\n\n` : ''}${count}\n`
+}
+
 /** The text to print, and the exit code for the result. */
 export function show(
   result: Row,
@@ -167,12 +188,19 @@ export function show(
   if (style.format === 'yaml') return printed(`${yaml(result)}\n`)
   const ran = outcome(result)
   if (ran) return ran
+  if (isQueried(result)) return printed(queried(result, style))
   const width = style.format === 'wide' ? Number.POSITIVE_INFINITY : (style.width ?? columnsOf())
   const found = rowsOf(result, list)
   if (!found) return printed(`${record(result, width)}\n`)
   const { name, rows } = found
   if (list?.lines && style.format !== 'wide')
     return printed(rows.map((row) => `${String(row[list.lines!]).replace(/\n$/, '')}\n`).join(''))
+  if (list?.log) {
+    // A line is clipped before it is coloured: escape sequences have no width.
+    const isWide = style.format === 'wide'
+    const line = (row: Row) => (isWide ? entryLine(row, false) : clip(entryLine(row, false), width))
+    return printed(rows.map((row) => `${line(row)}\n`).join(''))
+  }
   const others = Object.fromEntries(
     Object.entries(result).filter(([key, value]) => key !== name && !isEmpty(value)),
   )

@@ -214,3 +214,16 @@ export async function principalCounts(
     .executeTakeFirst()
   return token !== undefined
 }
+
+export type ScheduleCounts = { enabled: number; due: number; runs_queued: number; runs_running: number }
+
+/** `due`: schedules whose next run is not claimed although its time has come. */
+export async function countSchedules(db: Db): Promise<ScheduleCounts> {
+  const { rows } = await sql<ScheduleCounts>`
+    select (count(*) filter (where enabled))::int as enabled,
+      (count(*) filter (where enabled and next_run_at <= now()))::int as due,
+      (select count(*)::int from schedule_runs where status = 'queued') as runs_queued,
+      (select count(*)::int from schedule_runs where status = 'running') as runs_running
+    from schedules`.execute(db)
+  return rows[0]!
+}

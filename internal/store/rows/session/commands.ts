@@ -96,3 +96,24 @@ export async function sessionsToStart(db: Db, session_ids: string[]): Promise<Se
     .execute()
   return new Set(rows.map((row) => row.session_id))
 }
+
+export type PendingCommand = Pick<CommandRow, 'id' | 'kind' | 'created_at'>
+
+/** Oldest first, without their content. */
+export async function queueOf(db: Db, session_id: string, limit: number): Promise<PendingCommand[]> {
+  return await db
+    .selectFrom('commands')
+    .select(['id', 'kind', 'created_at'])
+    .where('session_id', '=', session_id)
+    .orderBy('number')
+    .limit(limit)
+    .execute()
+}
+
+export async function countCommands(db: Db): Promise<number> {
+  const row = await db
+    .selectFrom('commands')
+    .select((all) => all.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow()
+  return Number(row.count)
+}

@@ -40,8 +40,8 @@ export type KeyHolder = Pick<
   token_expires_at: string | null
 }
 
-export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder | undefined> {
-  return await db
+const keyHolders = (db: Db) =>
+  db
     .selectFrom('sessions')
     .innerJoin('projects', 'projects.id', 'sessions.project_id')
     .leftJoin('tokens', 'tokens.id', 'sessions.token_id')
@@ -59,8 +59,13 @@ export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder 
     ])
     .select(['projects.disabled_tools', 'projects.api_scope_grant'])
     .select(['tokens.revoked_at as token_revoked_at', 'tokens.expires_at as token_expires_at'])
-    .where('key_hash', '=', hash)
-    .executeTakeFirst()
+
+export async function sessionByKeyHash(db: Db, hash: Buffer): Promise<KeyHolder | undefined> {
+  return await keyHolders(db).where('key_hash', '=', hash).executeTakeFirst()
+}
+
+export async function sessionKeyHolder(db: Db, id: string): Promise<KeyHolder | undefined> {
+  return await keyHolders(db).where('sessions.id', '=', id).executeTakeFirst()
 }
 
 /** With the limit of its project, if that differs from the config. */

@@ -1,10 +1,13 @@
 import { z } from 'zod'
-import { action, tool } from '../tool.ts'
-import { cursor, next_cursor, pagingBriefs, project_id, time } from './fields.ts'
-import { session_id } from './session-fields.ts'
+import { action, tool } from '../../tool.ts'
+import { cursor, next_cursor, pagingBriefs, project_id, time } from '../fields.ts'
+import { session_id } from '../session-fields.ts'
+import { agentActions } from './agents.ts'
+import { since } from './times.ts'
+import { toolActions } from './tools.ts'
+import { usageAction } from './usage.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
-const since = z.iso.datetime({ offset: true }).transform((text) => new Date(text).toISOString())
 
 const audited = z.object({
   at: time,
@@ -30,7 +33,8 @@ const checked = {
 
 export const diagnosticsTool = tool({
   name: 'diagnostics',
-  about: 'Look into the running server: health, log, database, configuration and audit. Changes nothing.',
+  about:
+    'Look into the running server: health, log, database, sessions, tools, usage, configuration and audit. Only `run_tool` can change anything.',
   brief: 'Look into the running server.',
   briefs: {
     ...pagingBriefs,
@@ -45,11 +49,14 @@ export const diagnosticsTool = tool({
     tool: '',
     project_id: '',
     outcome: 'ok, or an error kind',
+    arguments: '',
+    workspace_id: '',
+    group_by: '',
   },
   actions: {
     health: action({
       about:
-        'Get the state of the server: version, uptime, memory, event-loop delay, database, engine, disk, sessions by status and configured providers.',
+        'Get the state of the server: version, uptime, memory, event-loop delay, database, engine, disk, relay, streams, sessions by status, schedules and configured providers.',
       brief: 'Get uptime, memory, database, engine, sessions.',
       needs: 'admin:read',
       example: {},
@@ -63,7 +70,22 @@ export const diagnosticsTool = tool({
         database: z.object({ kind: z.enum(['embedded', 'external']), ...checked }),
         engine: z.object({ ...checked, version: z.string().nullable() }),
         disk: z.object({ free_mb: z.number().nullable(), min_free_mb: z.number() }),
+        pool: z
+          .object({ open: z.number(), idle: z.number(), waiting: z.number(), max: z.number() })
+          .describe('Database connections; `waiting` are statements that wait for one.'),
+        relay: z
+          .object({ sockets: z.number(), supervisors: z.number(), connections: z.number(), http: z.number() })
+          .describe('Sockets of containers, connected supervisors, connections, and those that use HTTP.'),
+        streams: z.object({ open: z.number(), max: z.number() }).describe('Event streams of all callers.'),
         sessions: z.record(z.string(), z.number()).nullable().describe('Number of sessions by status.'),
+        schedules: z
+          .object({
+            enabled: z.number(),
+            due: z.number().describe('Due, but not claimed.'),
+            runs_queued: z.number(),
+            runs_running: z.number(),
+          })
+          .nullable(),
         providers: z.array(z.string()),
       }),
       run: async ({ managers }) => await managers.diagnostics.health(),
@@ -168,5 +190,8 @@ export const diagnosticsTool = tool({
         return { calls: items.map((row) => audited.parse(row)), next_cursor }
       },
     }),
+    ...toolActions,
+    ...agentActions,
+    usage: { ...usageAction, needs: 'admin:read' },
   },
 })

@@ -80,7 +80,7 @@ export function parseConfig(text: string, file: string): ConfigFile {
 function exposed(file: string, { credentials, database_url }: ConfigFile): Fault | undefined {
   const secrets = Object.values(credentials).flatMap(({ key, session_token }) => [key, session_token])
   if (![...secrets, database_url].some((text) => text !== undefined && isLiteral(text))) return undefined
-  const mode = statSync(file).mode & 0o777
+  const mode = (statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o777
   if ((mode & 0o077) === 0) return undefined
   return new Fault(
     'forbidden',
@@ -120,8 +120,12 @@ function sourcesOf(config: object, given: unknown, env: NodeJS.ProcessEnv): Reco
 /** `checkout` is the root of the source tree, if the program runs from one. */
 export function loadSettings(env: NodeJS.ProcessEnv, checkout: string | undefined): Settings {
   const home = homeOf(env, checkout)
+  return settingsOf(env, home, readConfigFile(configFileOf(home)))
+}
+
+/** As if `text` were the config file of this home. */
+export function settingsOf(env: NodeJS.ProcessEnv, home: string, text: string): Settings {
   const file = configFileOf(home)
-  const text = readConfigFile(file)
   const parsed = parseConfig(text, file)
   parsed.address = addressOf(env, parsed.address)
   parsed.droids = { ...defaultDroids, ...parsed.droids }

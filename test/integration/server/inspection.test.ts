@@ -34,6 +34,7 @@ test('no visible column is named like a secret', async () => {
       'containers.spec_hash',
       'projects.idempotency_hash',
       'sessions.idempotency_hash',
+      'upstream_calls.arguments_hash',
     ])
   } finally {
     await database.drop()

@@ -1,6 +1,7 @@
 // The first hour of a new user: the commands of docs/first-hour.md in a terminal of 80 columns, on a real server of its own. The
 // page shows what the terminal shows, and README.md names no command that is not on the page. OUBLIETTE_TEST_UPDATE=1 writes
 // both.
+import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -29,6 +30,8 @@ let standIns: (rows: string[]) => string[]
 const shells: TypedShell[] = []
 
 beforeAll(async () => {
+  // In a checkout with a new lock file, the first command would install packages.
+  execFileSync(join(checkout, 'oubliette'), ['version'])
   folder = await mkdtemp(join(tmpdir(), 'oub-hour-'))
   const port = await freePort()
   const home = join(folder, '.oubliette')

@@ -29,7 +29,7 @@ export function createProgress(
       const text = stripVTControlCharacters(line).trim().split('\n').at(-1)!
       if (text === '') return
       if (out.isTTY) {
-        out.write(`${clear}  ${text.slice(0, (out.columns ?? 80) - 4)}`)
+        out.write(`${clear}  ${text.slice(0, (out.columns || 80) - 4)}`)
         return
       }
       if (now() - shown < quiet_ms) return

@@ -23,7 +23,7 @@ export function createLiveLine(
     if (seconds < 1) return
     const time = ` · ${seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`}`
     // The last column stays free: some terminals wrap after it.
-    const room = Math.max(10, (out.columns ?? 80) - time.length - 3)
+    const room = Math.max(10, (out.columns || 80) - time.length - 3)
     const text = message === '' ? 'waiting' : message
     out.write(`${clear}  ${text.length > room ? `${text.slice(0, room - 1)}…` : text}${time}`)
     shown = true

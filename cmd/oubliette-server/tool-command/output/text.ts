@@ -54,7 +54,7 @@ type Out = { isTTY?: boolean; columns?: number }
 /** The width of the terminal; `COLUMNS` overrides it, 80 if it is unknown. */
 export function columnsOf(out: Out = process.stdout, env: NodeJS.ProcessEnv = process.env): number {
   const given = Number(env.COLUMNS)
-  return Number.isInteger(given) && given > 0 ? given : (out.columns ?? 80)
+  return Number.isInteger(given) && given > 0 ? given : out.columns || 80
 }
 
 /** As Node does: `FORCE_COLOR` decides, then `NO_COLOR`, then the terminal. */

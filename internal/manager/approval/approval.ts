@@ -164,7 +164,7 @@ export interface Approvals {
    * for example the status of a pin, cannot be lost. It must not call this room.
    */
   onDecided(kind: ApprovalKind, effect: (trx: Db, approval: DecidedApproval) => Promise<void>): void
-  /** Decides the open questions of a kind about an upstream that somebody answered elsewhere, for example an OAuth callback. */
+  /** Decides the open questions of a kind about an upstream that were answered elsewhere, for example an OAuth callback. */
   resolve(
     which: { kind: 'consent' | 'definition'; server_id: string; tool?: string; key?: string },
     outcome: { status: 'allowed' | 'denied' | 'cancelled'; reason: string | null; decided_by: string | null },

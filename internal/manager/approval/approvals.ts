@@ -45,7 +45,7 @@ function decisionOf(row: ApprovalRow): Decision {
   const approval_id = row.id
   if (row.status === 'allowed')
     return { decision: 'allow', by: 'decision', approval_id, content: row.content }
-  const words = { denied: 'it was denied', expired: 'nobody decided in time', cancelled: 'it was cancelled' }
+  const words = { denied: 'it was denied', expired: 'no decision was made in time', cancelled: 'it was cancelled' }
   const known = row.status as keyof typeof words
   return { decision: 'deny', status: known, approval_id, reason: row.reason ?? words[known] }
 }

@@ -126,7 +126,7 @@ function inbox({ store, log, change, schema, config: { approvals: limits }, ...d
   }
 
   const expire = (row: ApprovalRow) =>
-    close(row, { status: 'expired', reason: `nobody decided before ${row.expires_at}`, decided_by: null })
+    close(row, { status: 'expired', reason: `no decision was made before ${row.expires_at}`, decided_by: null })
 
   async function requireRoom(trx: Db, { session_id, project_id }: Question): Promise<void> {
     const open = await rows.countOpen(trx, { session_id, project_id })

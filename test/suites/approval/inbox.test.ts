@@ -241,7 +241,7 @@ describe('an open approval', () => {
       ...{ action: 'decide', approval_id: approval.approval_id, decision: 'allow' },
     })
     expect(late).toMatchObject({ kind: 'conflict', message: expect.stringContaining('already expired') })
-    expect((await calling).error?.message).toMatch(/not approved: nobody decided before/)
+    expect((await calling).error?.message).toMatch(/not approved: no decision was made before/)
     expect((await get(booted, one.session_id)).status).toBe('running')
     // One that nothing looks at is closed by the sweep.
     const swept = callTool(one, 'bank_pay', { n: 2 })
@@ -250,7 +250,7 @@ describe('an open approval', () => {
     expect(kindOf(await swept)).toBe('forbidden')
     expect(await booted.ok('approval', { action: 'get', approval_id: second.approval_id })).toMatchObject({
       status: 'expired',
-      reason: expect.stringContaining('nobody decided before'),
+      reason: expect.stringContaining('no decision was made before'),
       decided_by: null,
     })
     await end(booted, one.session_id)

@@ -45,7 +45,11 @@ function decisionOf(row: ApprovalRow): Decision {
   const approval_id = row.id
   if (row.status === 'allowed')
     return { decision: 'allow', by: 'decision', approval_id, content: row.content }
-  const words = { denied: 'it was denied', expired: 'no decision was made in time', cancelled: 'it was cancelled' }
+  const words = {
+    denied: 'it was denied',
+    expired: 'no decision was made in time',
+    cancelled: 'it was cancelled',
+  }
   const known = row.status as keyof typeof words
   return { decision: 'deny', status: known, approval_id, reason: row.reason ?? words[known] }
 }
@@ -126,7 +130,11 @@ function inbox({ store, log, change, schema, config: { approvals: limits }, ...d
   }
 
   const expire = (row: ApprovalRow) =>
-    close(row, { status: 'expired', reason: `no decision was made before ${row.expires_at}`, decided_by: null })
+    close(row, {
+      status: 'expired',
+      reason: `no decision was made before ${row.expires_at}`,
+      decided_by: null,
+    })
 
   async function requireRoom(trx: Db, { session_id, project_id }: Question): Promise<void> {
     const open = await rows.countOpen(trx, { session_id, project_id })

@@ -7,6 +7,18 @@ import { defineConfig } from 'vitest/config'
 const env = { OUBLIETTE_TEST_CALLS: join(tmpdir(), `oub-calls-${process.pid}`) }
 process.once('exit', () => rmSync(env.OUBLIETTE_TEST_CALLS, { force: true }))
 const gate = 'test/suites/source/coverage.test.ts'
+// These bound latencies of a busy server: a second file beside them would be measured too.
+const latency = [
+  'test/suites/session/fairness.test.ts',
+  'test/suites/attacks/together.test.ts',
+  'test/suites/gateway/sick-upstreams.test.ts',
+]
+const booting = {
+  env,
+  globalSetup: ['test/harness/setup/global-setup.ts'],
+  testTimeout: 60_000,
+  hookTimeout: 120_000,
+}
 
 export default defineConfig({
   test: {
@@ -26,11 +38,8 @@ export default defineConfig({
         test: {
           name: 'suites',
           include: ['test/{suites,integration}/**/*.test.ts'],
-          exclude: [gate],
-          env,
-          globalSetup: ['test/harness/setup/global-setup.ts'],
-          testTimeout: 60_000,
-          hookTimeout: 120_000,
+          exclude: [gate, ...latency],
+          ...booting,
           // Each file boots servers and containers; more at once measure the machine, not the product.
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
@@ -38,10 +47,19 @@ export default defineConfig({
       },
       {
         test: {
+          name: 'latency',
+          include: latency,
+          ...booting,
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        test: {
           name: 'gate',
           include: [gate],
           env,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

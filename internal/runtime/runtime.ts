@@ -85,9 +85,24 @@ export type Owned = {
   mounts?: string[]
 }
 
+export type EngineDescription = {
+  version: string
+  storage_driver: string
+  cgroup_version: string
+  /** Limits of containers that have no effect on this engine. */
+  missing_limits: string[]
+  /** Containers survive a restart of the engine. */
+  live_restore: boolean
+  /** Null if it is on another machine. */
+  data_directory: string | null
+  /** The clock of the engine. */
+  time: string
+}
+
 export interface Runtime {
   /** Throws `unavailable` when the engine does not answer. */
   ping(signal?: AbortSignal): Promise<{ engine: string; version: string }>
+  describe(signal?: AbortSignal): Promise<EngineDescription>
   /** Checks the engine every few seconds until the signal is aborted; while it hangs, requests fail at once. */
   watch(signal: AbortSignal): void
   /** Blocks containers from the host's ports and private addresses; throws `unavailable` if that fails. */
@@ -117,7 +132,9 @@ export interface Runtime {
    * that is removed by `sweepProcesses`.
    */
   openProcess(spec: ProcessSpec, signal: AbortSignal): Promise<RuntimeProcess>
-  /** Removes containers and networks of `openProcess` that this process does not use; returns how many. */
+  /** Names of the containers of `openProcess` that this process does not use. */
+  unusedProcesses(): Promise<string[]>
+  /** Removes these, and their networks; returns how many. */
   sweepProcesses(): Promise<number>
   logs(
     project_id: string,
@@ -127,6 +144,8 @@ export interface Runtime {
   events(signal: AbortSignal): AsyncIterable<ContainerEvent>
   /** Every container type (a folder of `images/`) and whether it is built. */
   images(): Promise<ImageState[]>
+  /** References of images of container types, also those that are superseded. */
+  builtImages(): Promise<string[]>
   /** The reference of a built container type, or of any image in the engine; does not build or pull. */
   resolveImage(type_or_reference: string): Promise<string | undefined>
   /** The container types that a type is based on, nearest first; undefined if there is no such type. */

@@ -93,7 +93,7 @@ function poolConfig(database_url: Secret, max_connections: number, timeout_ms: n
 }
 
 /** Host and port, or the socket. Throws if the URL is invalid. */
-function placeOf(database_url: Secret): string {
+export function placeOf(database_url: Secret): string {
   const text = database_url.reveal()
   try {
     if (!/^postgres(ql)?:\/\//.test(text)) throw new Error('it must start with postgresql://')
@@ -184,24 +184,13 @@ function translated(pool: pg.Pool, { timeout_ms, deadlines, hung, heard }: Limit
   }
 }
 
-type Facts = { version: number; name: string; encoding: string }
+export type ServerFacts = { version: number; name: string; encoding: string }
 
-async function examine(pool: pg.Pool, place: string): Promise<void> {
-  const ask = `select current_setting('server_version_num')::int as version, current_setting('server_version') as name,
-    current_setting('server_encoding') as encoding`
-  const facts = await pool.query<Facts>(ask).catch(async (error: unknown) => {
-    // PostgreSQL is recovering from a crash, which usually takes seconds.
-    for (let left = 60; left > 0 && sqlState(error) === '57P03'; left--) {
-      await pause(500)
-      const again = await pool.query<Facts>(ask).catch(() => undefined)
-      if (again) return again
-    }
-    throw new Fault('unavailable', `cannot connect to the database at ${place}: ${reasonOf(error)}`, {
-      hint: 'check DATABASE_URL, and that PostgreSQL is running and accepts this user',
-      cause: error,
-    })
-  })
-  const { version, name, encoding } = facts.rows[0]!
+export const askServer = `select current_setting('server_version_num')::int as version,
+  current_setting('server_version') as name, current_setting('server_encoding') as encoding`
+
+/** Throws `unavailable` if this release cannot use such a server. */
+export function requireSupported({ version, name, encoding }: ServerFacts, place: string): void {
   if (version < oldest * 10_000)
     throw new Fault(
       'unavailable',
@@ -209,6 +198,25 @@ async function examine(pool: pg.Pool, place: string): Promise<void> {
     )
   if (encoding !== 'UTF8')
     throw new Fault('unavailable', `the database at ${place} uses the encoding ${encoding}; UTF8 is required`)
+}
+
+export const cannotConnect = (place: string, error: unknown): Fault =>
+  new Fault('unavailable', `cannot connect to the database at ${place}: ${reasonOf(error)}`, {
+    hint: 'check DATABASE_URL, and that PostgreSQL is running and accepts this user',
+    cause: error,
+  })
+
+async function examine(pool: pg.Pool, place: string): Promise<void> {
+  const facts = await pool.query<ServerFacts>(askServer).catch(async (error: unknown) => {
+    // PostgreSQL is recovering from a crash, which usually takes seconds.
+    for (let left = 60; left > 0 && sqlState(error) === '57P03'; left--) {
+      await pause(500)
+      const again = await pool.query<ServerFacts>(askServer).catch(() => undefined)
+      if (again) return again
+    }
+    throw cannotConnect(place, error)
+  })
+  requireSupported(facts.rows[0]!, place)
 }
 
 export async function openStore(options: {

@@ -20,6 +20,18 @@ const retry_ms = 200
 const probe_ms = 5_000
 const answer_ms = 10_000
 
+type HolderRow = { name: string | null }
+
+/** Which connection holds the lock. */
+export const askHolder = `select a.application_name as name from pg_locks l join pg_stat_activity a using (pid)
+  where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+    and l.database = (select oid from pg_database where datname = current_database())
+    and (l.classid::bigint << 32) + l.objid::bigint = ${lock}`
+
+/** Host and process id; undefined if no server holds the lock. */
+export const nameOfHolder = ([row]: HolderRow[]): string | undefined =>
+  row && (row.name?.replace(/^oubliette server /, '') || 'an unknown process')
+
 export type SoleServer = {
   /** Rejects when another server has acquired the lock while this one was disconnected. */
   lost: Promise<never>
@@ -56,13 +68,7 @@ export async function becomeSoleServer(database_url: Secret, log: Log): Promise<
   }
 
   async function holderName(of: pg.Client): Promise<string> {
-    const rows = await ask<{ name: string | null }>(
-      of,
-      `select a.application_name as name from pg_locks l join pg_stat_activity a using (pid)
-       where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.database = (select oid from pg_database where datname = current_database())
-         and (l.classid::bigint << 32) + l.objid::bigint = ${lock}`,
-    )
-    return rows[0]?.name?.replace(/^oubliette server /, '') || 'an unknown process'
+    return nameOfHolder(await ask<HolderRow>(of, askHolder)) ?? 'an unknown process'
   }
 
   async function take(on: pg.Client): Promise<void> {

@@ -1,11 +1,15 @@
 // The engine, for commands that use it without a server.
 import { join } from 'node:path'
 import type { Settings } from '../../../internal/config/load.ts'
-import { createLog } from '../../../internal/log.ts'
+import { createLog, type Log } from '../../../internal/log.ts'
 import type { Runtime } from '../../../internal/runtime/runtime.ts'
 import { checkout } from '../command.ts'
 
-export async function engineOf(settings: Settings, instance: string): Promise<Runtime> {
+export async function engineOf(
+  settings: Settings,
+  instance: string,
+  log: Log = createLog({ level: 'warn' }),
+): Promise<Runtime> {
   // Imported on use: the client of the engine is slow to load, and `--help` imports this file.
   const { createDocker } = await import('../../../internal/runtime/docker/docker.ts')
   return createDocker({
@@ -15,6 +19,6 @@ export async function engineOf(settings: Settings, instance: string): Promise<Ru
     allowed_networks: settings.config.allowed_networks,
     dns_servers: settings.config.dns_servers,
     images_dir: settings.config.images_dir ?? join(checkout, 'images'),
-    log: createLog({ level: 'warn' }),
+    log,
   })
 }

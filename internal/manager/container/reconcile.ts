@@ -2,7 +2,6 @@
 // starts containers that are wanted and missing, removes what exists and is not wanted, finishes interrupted deletes.
 // Directories of projects are never deleted for lack of a row: they are moved aside. This sweep is the only recovery.
 import { readdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Fault, messageOf } from '../../fault.ts'
 import { defaultWorkspace } from '../../ids.ts'
@@ -21,6 +20,7 @@ import { type Directories, tamperedFault } from '../workspace/directories.ts'
 import type { Layout } from '../workspace/layout.ts'
 import type { Containers } from './containers.ts'
 import type { ContainerEnds } from './ends.ts'
+import { orphansOf, type Seen } from './orphans.ts'
 import type { Pause } from './pause.ts'
 import { Abandoned } from './starts.ts'
 
@@ -55,8 +55,6 @@ type Deps = {
   /** Sweeps of other managers. */
   also: (() => Promise<void>)[]
 }
-
-type Seen = { engine: Awaited<ReturnType<Runtime['owned']>>; projects: string[]; sockets: string[] }
 
 async function names(directory: string): Promise<string[]> {
   return await readdir(directory).catch((error: NodeJS.ErrnoException) => {
@@ -159,22 +157,17 @@ export function createReconcile(deps: Deps) {
       await sleep(lookMs, undefined, { signal: ended.signal, ref: false }).catch(() => undefined)
   }
 
-  /** What has our label, or is in our directories, and has no row. */
   async function sweepOrphans(seen: Seen, known: Set<string>): Promise<void> {
-    for (const project_id of new Set(seen.engine.map((thing) => thing.project_id)))
-      if (!known.has(project_id)) {
-        log.info('removing what belongs to no project from the engine', { project_id })
-        await attempt('to remove what belongs to no project', project_id, () => runtime.remove(project_id))
-      }
-    const sockets = new Set([...known].map((id) => layout.socketDir(id)))
-    for (const name of seen.sockets)
-      if (!sockets.has(join(layout.sockets, name)))
-        await rm(join(layout.sockets, name), { recursive: true, force: true })
-    for (const name of seen.projects)
-      if (!known.has(name) && !name.startsWith('.'))
-        await attempt('to move the directory of an unknown project aside', name, () =>
-          directories.moveToLost(name),
-        )
+    const orphans = orphansOf(seen, known, layout)
+    for (const project_id of orphans.in_engine) {
+      log.info('removing what belongs to no project from the engine', { project_id })
+      await attempt('to remove what belongs to no project', project_id, () => runtime.remove(project_id))
+    }
+    for (const path of orphans.sockets) await rm(path, { recursive: true, force: true })
+    for (const name of orphans.directories)
+      await attempt('to move the directory of an unknown project aside', name, () =>
+        directories.moveToLost(name),
+      )
   }
 
   async function sweep(): Promise<void> {

@@ -16,6 +16,7 @@ import { createProcesses } from './container/process.ts'
 import { createRemove } from './container/remove.ts'
 import { createStart } from './container/start.ts'
 import { keepDeadlines } from './deadlines.ts'
+import { createDescribe } from './describe.ts'
 import { engineFault } from './errors.ts'
 import { createImageEngine } from './images.ts'
 import { createInspect } from './inspect.ts'
@@ -130,6 +131,7 @@ export function createDocker({
       const version = docker.version.bind(docker) as (limits: object) => Promise<Docker.DockerVersion>
       return { engine: 'docker', version: (await version({ abortSignal })).Version }
     }),
+    describe: translated(createDescribe(docker, socket !== undefined)),
     watch: (signal) => void heartbeat.run(signal),
     protect: translated(firewall.protect),
     start: translated((spec) => {
@@ -151,6 +153,7 @@ export function createDocker({
     writableBytes: translated(writableBytes),
     owned: translated(owned),
     openProcess: translated(processes.openProcess),
+    unusedProcesses: translated(processes.unusedProcesses),
     sweepProcesses: translated(processes.sweepProcesses),
     async *logs(project_id, request) {
       try {
@@ -161,6 +164,7 @@ export function createDocker({
     },
     events: createEvents(docker, names, heartbeat.alarm, log),
     images: translated(images.list),
+    builtImages: translated(async () => (await engine.list(['oubliette.type'])).flatMap(({ tags }) => tags)),
     resolveImage: translated(images.resolve),
     basesOf: translated(images.basesOf),
     build: translated(createBuild({ engine, images, images_dir, log })),

@@ -82,7 +82,7 @@ async function sequencesOf(client: pg.Client): Promise<Sequence[]> {
   return sequences
 }
 
-async function migrationsOf(client: pg.Client): Promise<string[]> {
+export async function migrationsOf(client: pg.Client): Promise<string[]> {
   const { rows: found } = await client.query<{ name: string | null }>(
     `select to_regclass('kysely_migration')::text as name`,
   )

@@ -29,7 +29,7 @@ type Context = {
 const removeAttempts = 50
 const killMs = 30_000
 
-export function createProcesses(context: Context): Pick<Runtime, 'openProcess' | 'sweepProcesses'> {
+export function createProcesses(context: Context): Pick<Runtime, 'openProcess' | 'unusedProcesses' | 'sweepProcesses'> {
   const { docker, names, networks, firewall, stage, log } = context
   /** Names of containers and of their networks, from before they are created until after they are removed. */
   const live = new Set<string>()
@@ -161,22 +161,24 @@ export function createProcesses(context: Context): Pick<Runtime, 'openProcess' |
     }
   }
 
-  async function sweepProcesses(): Promise<number> {
-    const filters = { label: [...names.filter.label, labels.upstream] }
-    const [containers, found] = await Promise.all([
-      docker.listContainers({ all: true, filters }),
-      docker.listNetworks({ filters }),
-    ])
-    const left = containers
+  const filters = { label: [...names.filter.label, labels.upstream] }
+
+  async function unusedProcesses(): Promise<string[]> {
+    const containers = await docker.listContainers({ all: true, filters })
+    return containers
       .map(({ Names: [name = ''] }) => name.replace(/^\//, ''))
       .filter((name) => !live.has(name))
+  }
+
+  async function sweepProcesses(): Promise<number> {
+    const [left, found] = await Promise.all([unusedProcesses(), docker.listNetworks({ filters })])
     for (const name of left) await remove(name)
     for (const { Name, Id } of found) if (!live.has(Name)) await unlessMissing(docker.getNetwork(Id).remove())
     if (left.length > 0) log.info('removed containers of upstreams that nobody uses', { count: left.length })
     return left.length
   }
 
-  return { openProcess, sweepProcesses }
+  return { openProcess, unusedProcesses, sweepProcesses }
 }
 
 function reasonOfExit(exit_code: number | null): string {

@@ -81,7 +81,7 @@ export function options<const Options extends ParseArgsOptionsConfig>(
 /** Of help texts: as wide as the terminal, but lines that are too long are hard to read. */
 const lineWidth = (): number => Math.min(100, Math.max(40, columnsOf()))
 
-function wrap(text: string, width: number): string[] {
+export function wrap(text: string, width: number): string[] {
   const lines: string[] = []
   let line = ''
   for (const word of text.split(' ')) {

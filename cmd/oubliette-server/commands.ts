@@ -27,6 +27,7 @@ const own: Record<string, () => Promise<Command>> = {
   cp: async () => (await import('./copy/cp.ts')).cp,
   shell: async () => (await import('./shell/shell.ts')).shell,
   mcp: async () => (await import('./mcp/mcp.ts')).mcp,
+  doctor: async () => (await import('./doctor/doctor.ts')).doctor,
   backup: async () => (await import('./backup/backup.ts')).backup,
   restore: async () => (await import('./backup/restore.ts')).restore,
   test: async () => (await import('./dev/run-tests.ts')).test,

@@ -21,7 +21,9 @@ export type Examined = {
 }
 
 async function exists(client: pg.Client, table: string): Promise<boolean> {
-  const { rows } = await client.query<{ name: string | null }>('select to_regclass($1)::text as name', [table])
+  const { rows } = await client.query<{ name: string | null }>('select to_regclass($1)::text as name', [
+    table,
+  ])
   return Boolean(rows[0]?.name)
 }
 

@@ -34,7 +34,7 @@ function recordInstance(home: string, instance: string): void {
 }
 
 /** An embedded database is not created for a home whose rows are in another database. */
-function refuseNewEmbedded(home: string): void {
+export function refuseNewEmbedded(home: string): void {
   if (recordedInstance(home) === undefined || hasEmbedded(home)) return
   throw new Fault(
     'conflict',
@@ -44,7 +44,7 @@ function refuseNewEmbedded(home: string): void {
 }
 
 /** `found` is the instance of the opened database; undefined if the database is empty. */
-function refuseOther(home: string, found: string | undefined, embedded: boolean): void {
+export function refuseOther(home: string, found: string | undefined, embedded: boolean): void {
   const recorded = recordedInstance(home)
   if (recorded === undefined || recorded === found) return
   const state = found === undefined ? 'is empty' : `belongs to instance ${found}`

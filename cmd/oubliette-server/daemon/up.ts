@@ -35,7 +35,7 @@ Oubliette is ready: ${baseUrl(config)}
 }
 
 /** Checked before the set-up, which can take minutes. */
-async function assertFree(config: Settings): Promise<void> {
+export async function assertFree(config: Settings): Promise<void> {
   const { address } = config.config
   const { host, port } = parseAddress(address)
   const probe = createServer()

@@ -80,7 +80,9 @@ function salvaged(text: string, file: string): string {
     parsed.success
       ? []
       : parsed.error.issues.flatMap((issue) =>
-          issue.path.length === 0 && issue.code === 'unrecognized_keys' ? issue.keys : [String(issue.path[0])],
+          issue.path.length === 0 && issue.code === 'unrecognized_keys'
+            ? issue.keys
+            : [String(issue.path[0])],
         ),
   )
   return JSON.stringify(Object.fromEntries(Object.entries(given).filter(([key]) => !bad.has(key))))

@@ -29,7 +29,10 @@ export type Checked = { check: string; findings: Finding[]; took_ms: number }
 
 export const ok = (message: string): Finding => ({ status: 'ok', message })
 /** It depends on something that another check reports. */
-export const skipped = (message: string): Finding => ({ status: 'skipped', message: `not checked: ${message}` })
+export const skipped = (message: string): Finding => ({
+  status: 'skipped',
+  message: `not checked: ${message}`,
+})
 export const warning = (message: string, more: Omit<Finding, 'status' | 'message'> = {}): Finding => ({
   status: 'warning',
   message,

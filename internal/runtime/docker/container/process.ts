@@ -29,7 +29,9 @@ type Context = {
 const removeAttempts = 50
 const killMs = 30_000
 
-export function createProcesses(context: Context): Pick<Runtime, 'openProcess' | 'unusedProcesses' | 'sweepProcesses'> {
+export function createProcesses(
+  context: Context,
+): Pick<Runtime, 'openProcess' | 'unusedProcesses' | 'sweepProcesses'> {
   const { docker, names, networks, firewall, stage, log } = context
   /** Names of containers and of their networks, from before they are created until after they are removed. */
   const live = new Set<string>()

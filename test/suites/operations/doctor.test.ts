@@ -8,6 +8,7 @@ import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ownDatabase } from '../../fixtures/chaos/embedded-database.ts'
 import { type Booted, boot, docker, inEngine, instanceOf } from '../../harness/booted.ts'
 import { runCli, runOnTerminal } from '../../harness/cli.ts'
 import { freePort } from '../../harness/free-port.ts'
@@ -115,6 +116,27 @@ test('an engine that cannot be reached, and one that hangs, are named within sec
   expect(JSON.stringify(database.report)).not.toContain('geheim')
   expect(database.seconds).toBeLessThan(15)
   silent.close()
+})
+
+test('an embedded database that was stopped by a signal is named with the command that continues it', async () => {
+  const own = await boot({ embedded: true })
+  try {
+    const database = await ownDatabase(own.server.home)
+    const env = {
+      OUBLIETTE_HOME: own.server.home,
+      OUBLIETTE_ADDRESS: new URL(own.server.url).host,
+      DATABASE_URL: '',
+    }
+    await database.hang()
+    const hung = await doctor(env)
+    expect(hung.seconds).toBeLessThan(15)
+    const [line] = linesOf(hung, 'database')
+    expect(line).toMatchObject({ status: 'problem', command: expect.stringMatching(/^kill -CONT \d+/) })
+    execFileSync('sh', ['-c', line!.command!])
+    expect(linesOf(await doctor(env), 'database')[0]!.status).toBe('ok')
+  } finally {
+    await own.stop()
+  }
 })
 
 test('a misspelt key of the config is named, and the other keys still count', async () => {

@@ -71,8 +71,8 @@ export const images: Check = {
 }
 
 /** A process that was stopped by a signal accepts connections and never answers. */
-function stoppedAmong(pids: number[]): number | undefined {
-  return pids.find((pid) => {
+function stoppedAmong(pids: number[]): number[] {
+  return pids.filter((pid) => {
     try {
       return /^\d+ \(.*\) T/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
     } catch {
@@ -85,10 +85,10 @@ async function unreachable(facts: Facts, error: unknown): Promise<Finding> {
   if (facts.settings.database_url) return ofFault(error)
   const pids = (await facts.cluster().catch(() => undefined))?.pids ?? []
   const stopped = stoppedAmong(pids)
-  if (stopped !== undefined)
+  if (stopped.length > 0)
     return ofFault(error, {
-      hint: `process ${stopped} was stopped by a signal`,
-      command: `kill -CONT ${stopped}`,
+      hint: 'its processes were stopped by a signal',
+      command: `kill -CONT ${stopped.join(' ')}`,
     })
   return ofFault(error, {
     hint: 'a restart of the server restarts its database',

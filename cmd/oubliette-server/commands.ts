@@ -28,6 +28,7 @@ const own: Record<string, () => Promise<Command>> = {
   shell: async () => (await import('./shell/shell.ts')).shell,
   mcp: async () => (await import('./mcp/mcp.ts')).mcp,
   doctor: async () => (await import('./doctor/doctor.ts')).doctor,
+  service: async () => (await import('./service/service.ts')).service,
   backup: async () => (await import('./backup/backup.ts')).backup,
   restore: async () => (await import('./backup/restore.ts')).restore,
   test: async () => (await import('./dev/run-tests.ts')).test,

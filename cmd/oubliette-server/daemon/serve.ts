@@ -30,6 +30,7 @@ import { type Auth, followRevocations, startAuth } from './auth.ts'
 import { installClient, removeOldClients } from './client.ts'
 import { openDatabase } from './database.ts'
 import { addGauges, countEvents } from './metrics.ts'
+import { closeSeconds } from './stop.ts'
 
 const instructions =
   'Oubliette runs AI agents in containers. Create a project, then use its container, workspaces and sessions. Tools with several operations take an `action`. Refer to objects by the ids that earlier calls returned, and to projects also by name.'
@@ -40,9 +41,6 @@ const mountedDirectories = [
   { name: 'sockets', read_only: true },
   { name: 'client', read_only: true },
 ]
-
-/** Time to close the rooms after the running calls have ended. */
-const closeSeconds = 10
 
 /** What every step of the start needs. */
 type Start = {

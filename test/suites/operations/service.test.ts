@@ -27,7 +27,7 @@ const print = async (env: Record<string, string>, ...args: string[]) => {
   expect([code, stderr]).toEqual([0, ''])
   return stdout
 }
-const valueOf = (unit: string, key: string) => new RegExp(`^${key}=(.*)$`, 'm').exec(unit)?.[1]
+const settingOf = (unit: string, key: string) => new RegExp(`^${key}=(.*)$`, 'm').exec(unit)?.[1]
 
 test.runIf(spawnSync('systemd-analyze', ['--version']).status === 0)(
   'systemd accepts the unit of root and of another user, also with a strange home',
@@ -52,13 +52,13 @@ test('its command runs a server, which stops within the deadline of the unit', a
   execFileSync('mkdir', ['-m', '700', home])
   await writeFile(join(home, 'oubliette.jsonc'), '{ "shutdown_seconds": 33 }', { mode: 0o600 })
   const unit = await print(env)
-  expect(Number(valueOf(unit, 'TimeoutStopSec'))).toBeGreaterThan(33 + 10)
-  expect(valueOf(unit, 'KillMode')).toBe('process')
-  expect(valueOf(unit, 'Restart')).toBe('on-failure')
+  expect(Number(settingOf(unit, 'TimeoutStopSec'))).toBeGreaterThan(33 + 10)
+  expect(settingOf(unit, 'KillMode')).toBe('process')
+  expect(settingOf(unit, 'Restart')).toBe('on-failure')
   const given = [...unit.matchAll(/^Environment="([^=]+)=(.*)"$/gm)].map(([, name, value]) => [name, value])
   expect(Object.fromEntries(given)).toEqual(env)
-  const server = spawn('sh', ['-c', `exec ${valueOf(unit, 'ExecStart')}`], {
-    cwd: valueOf(unit, 'WorkingDirectory')!,
+  const server = spawn('sh', ['-c', `exec ${settingOf(unit, 'ExecStart')}`], {
+    cwd: settingOf(unit, 'WorkingDirectory')!,
     env: { PATH: process.env.PATH, ...Object.fromEntries(given), DATABASE_URL: database.url },
     stdio: 'ignore',
   })

@@ -1,8 +1,8 @@
 // The input of a tool as `tools/list` publishes it: short enough to be part of every prompt, and portable between model
 // APIs, which refuse a top-level `oneOf`, look-ahead in patterns, or a list of types. Types and enums are JSON Schema;
 // bounds, defaults and the fields of nested objects are text, generated from the declaration. A unified tool is one flat
-// object: `action` is an enum whose description has one line per action with its required fields, and a field that is
-// optional is described with the actions that accept it. `door.ts` checks the input of each action strictly.
+// object: `action` is an enum whose description has one line per action with its fields, as in `get(session_id, wait?)`.
+// `door.ts` checks the input of each action strictly.
 import { z } from 'zod'
 import type { Action, Tool } from './tool.ts'
 
@@ -96,19 +96,18 @@ function byAction(takers: Taker[], text: (schema: Json) => string): string {
   return groups.map(([said, group]) => `${namesOf(group)}: ${said}`).join('; ')
 }
 
-/** `accepting` names the actions that accept the field, unless the rest of the text does. */
-function publish(takers: Taker[], brief: string | undefined, accepting: string): Json {
+function publish(takers: Taker[], brief: string | undefined): Json {
   const texts = unique(takers.map(({ schema }) => schema.description as string | undefined)).filter(Boolean)
   const apart = joined(byAction(takers, allBounds), byAction(takers, defaultOf), '; ')
   const together = byAction(takers, (schema) => joined(allBounds(schema), defaultOf(schema), ', '))
   const limits = together.length > apart.length ? apart : together
-  const sentences = [
+  const description = [
     brief ?? texts.join(' / '),
     ...unique(takers.flatMap(({ schema }) => alternatives(schema).map(shapeOf))),
     limits,
-  ].filter(Boolean)
-  const isNamed = optionalOf(takers).every(({ action }) => new RegExp(`\\b${action}[,:]`).test(limits))
-  const description = [isNamed ? '' : accepting, sentences.join('; ')].filter(Boolean).join(' ')
+  ]
+    .filter(Boolean)
+    .join('; ')
   const type = oneOf(takers.flatMap(({ schema }) => published(schema)))
   return description ? { ...type, description } : type
 }
@@ -128,11 +127,6 @@ function takersOf(actions: [string, Action][], hidden: string[]): Map<string, Ta
   return fields
 }
 
-function lineOf([name, action]: [string, Action]): string {
-  const required = [...schemaOf(action.input).required]
-  return `${name}${required.length > 0 ? `(${required.join(', ')})` : ''}: ${action.brief ?? action.about}`
-}
-
 const namesOf = (takers: Taker[]) => takers.map(({ action }) => action).join(', ')
 const optionalOf = (takers: Taker[]) => takers.filter(({ required }) => !required)
 
@@ -143,26 +137,51 @@ function usualTakers(fields: Map<string, Taker[]>): string {
   return groups.sort(([, a], [, b]) => b.length - a.length)[0]?.[0] ?? ''
 }
 
+/** `get(session_id, wait_seconds?)` and what it does; without the fields of `unnamed`. */
+function lineOf([name, action]: [string, Action], fields: Map<string, Taker[]>, unnamed: Unnamed): string {
+  const own = [...fields].flatMap(([field, takers]) => {
+    const taker = takers.find((one) => one.action === name)
+    return taker && !unnamed(field, taker) ? [{ field, required: taker.required }] : []
+  })
+  const named = own
+    .sort((a, b) => Number(b.required) - Number(a.required))
+    .map(({ field, required }) => (required ? field : `${field}?`))
+  return `${name}${named.length > 0 ? `(${named.join(', ')})` : ''}: ${action.brief ?? action.about}`
+}
+
+type Unnamed = (field: string, taker: Taker) => boolean
+
+/** Only lists have pages, and a reader knows it. */
+const paging = ['limit', 'cursor']
+
 function flatInput(tool: Tool, actions: [string, Action][], hidden: string[]): ObjectSchema {
   const fields = takersOf(actions, hidden)
   const usual = usualTakers(fields)
-  const lines = [...actions.map(lineOf), ...(usual ? [`Unmarked options: ${usual}`] : [])]
+  const required = [...fields.keys()].filter(
+    (field) => fields.get(field)!.filter((taker) => taker.required).length === actions.length,
+  )
+  const unnamed: Unnamed = (field, taker) => {
+    if (taker.required) return required.includes(field)
+    const takers = fields.get(field)!
+    const isEverywhere = optionalOf(takers).length === actions.length
+    return isEverywhere || namesOf(takers) === usual || paging.includes(field)
+  }
+  const lines = actions.map((one) => lineOf(one, fields, unnamed))
   const properties: Record<string, Json> = {
-    action: { type: 'string', enum: actions.map(([name]) => name), description: lines.join('\n') },
+    action: {
+      type: 'string',
+      enum: actions.map(([name]) => name),
+      description: [...lines, ...(usual ? [`Other options: ${usual}`] : [])].join('\n'),
+    },
   }
-  for (const [name, takers] of fields) {
-    const optional = optionalOf(takers)
-    const isUnmarked = namesOf(takers) === usual || optional.length === actions.length
-    const accepting = isUnmarked || optional.length === 0 ? '' : `${namesOf(optional)}:`
-    properties[name] = publish(takers, tool.briefs[name], accepting)
-  }
-  return { type: 'object', properties, required: ['action'] }
+  for (const [name, takers] of fields) properties[name] = publish(takers, tool.briefs[name])
+  return { type: 'object', properties, required: ['action', ...required] }
 }
 
 function standaloneInput(tool: Tool, actions: [string, Action][], hidden: string[]): ObjectSchema {
   const fields = [...takersOf(actions, hidden)]
   const required = fields.filter(([, takers]) => optionalOf(takers).length === 0).map(([name]) => name)
-  const properties = fields.map(([name, takers]) => [name, publish(takers, tool.briefs[name], '')])
+  const properties = fields.map(([name, takers]) => [name, publish(takers, tool.briefs[name])])
   return { type: 'object', properties: Object.fromEntries(properties), required }
 }
 

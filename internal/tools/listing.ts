@@ -17,7 +17,7 @@ function hintsOf(actions: Action[], scope: Scope): Pick<ListedTool, 'annotations
 function listTool(tool: Tool, scope: Scope): ListedTool | undefined {
   const actions = Object.entries(tool.actions).filter(([, action]) => couldAllow(scope, action.needs))
   if (actions.length === 0) return undefined
-  const hidden = [...tool.aliases, ...(scope.kind === 'admin' ? [] : tool.admin_fields)]
+  const hidden = [...tool.unlisted, ...(scope.kind === 'admin' ? [] : tool.admin_fields)]
   return {
     name: tool.name,
     description: tool.brief ?? tool.about,

@@ -96,9 +96,12 @@ export type Tool = {
   unified: boolean
   /** By input field: what `tools/list` shows instead of the description, without bounds and defaults, which are generated. */
   briefs: Record<string, string>
-  /** Input fields that are documented but not listed: other places for the value of a listed field, and rarely used filters. */
-  aliases: readonly string[]
-  /** Input fields that only an admin may set; they are not listed to others. */
+  /**
+   * Input fields that are documented but not listed: other places for the value of a listed field, and options that programs
+   * and people need more than models do.
+   */
+  unlisted: readonly string[]
+  /** Input fields that only an admin may set freely; they are not listed to others. */
   admin_fields: readonly string[]
   actions: Record<string, Action>
 }
@@ -128,11 +131,11 @@ export function action<I extends z.ZodObject, O extends z.ZodObject>(declared: D
   }
 }
 
-type Listing = Pick<Tool, 'briefs' | 'aliases' | 'admin_fields'>
+type Listing = Pick<Tool, 'briefs' | 'unlisted' | 'admin_fields'>
 
 export const tool = (declared: Omit<Tool, 'unified' | keyof Listing> & Partial<Listing>): Tool => ({
   briefs: {},
-  aliases: [],
+  unlisted: [],
   admin_fields: [],
   ...declared,
   unified: true,
@@ -144,7 +147,7 @@ export const standalone = (name: string, only: Action, briefs: Record<string, st
   ...(only.brief === undefined ? {} : { brief: only.brief }),
   unified: false,
   briefs,
-  aliases: [],
+  unlisted: [],
   admin_fields: [],
   actions: { [name]: only },
 })

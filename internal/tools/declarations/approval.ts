@@ -72,7 +72,7 @@ export const approvalTool = tool({
     content: '',
   },
   // A filter for people with a full inbox; every result states its kind.
-  aliases: ['kind'],
+  unlisted: ['kind'],
   actions: {
     list: action({
       about:

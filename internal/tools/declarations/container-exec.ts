@@ -185,7 +185,7 @@ export const execActions = {
   exec_kill: action({
     about:
       'Send a signal to a detached command and all its child processes, and return its status. Does nothing if the command has ended. With SIGKILL, the call returns when all processes are gone.',
-    brief: 'Signal it and its children.',
+    brief: 'Kill it and its children.',
     needs: 'project:write',
     idempotent: true,
     destructive: true,

@@ -175,7 +175,7 @@ export const projectTool = tool({
   about: 'Projects. Each project has one container, workspaces and sessions.',
   brief: 'Projects: each has a container, workspaces, sessions.',
   admin_fields: Object.keys(boundaries).filter(
-    (field) => boundaries[field as keyof typeof boundaries].by === 'admin',
+    (field) => boundaries[field as keyof typeof boundaries].by !== 'project',
   ),
   briefs: {
     ...pagingBriefs,
@@ -276,7 +276,7 @@ export const projectTool = tool({
       about:
         'Change settings of a project and return it; fields that are left out stay as they are. Changes that concern the container take effect with `container start` and `recreate`. A project token may only tighten the boundaries of its project; `config_limits` shows who may change which field.',
       brief:
-        'Change given settings; container start with recreate applies them. Project tokens may only tighten limits.',
+        'Change given settings; container start with recreate applies them. Project tokens may tighten its boundaries (config_limits).',
       needs: 'project:write',
       idempotent: true,
       example: { project_id: ids.project_id, description: 'Company web site' },

@@ -123,6 +123,7 @@ export const scheduleTool = tool({
   name: 'schedule',
   about: 'Prompts that are sent to sessions at scheduled times.',
   brief: 'Prompts sent at scheduled times.',
+  unlisted: ['status', 'next'],
   briefs: {
     ...pagingBriefs,
     name: '',
@@ -135,9 +136,7 @@ export const scheduleTool = tool({
     session_behavior: '',
     catch_up: 'Missed while no server ran',
     droid: "Default or null: the project's",
-    next: 'Upcoming times',
     schedule_id: '',
-    status: '',
   },
   actions: {
     create: action({

@@ -43,6 +43,7 @@ export const workspaceTool = tool({
   name: 'workspace',
   about: 'Workspaces: directories of a project that are kept between sessions, and the files in them.',
   brief: 'Directories of a project, and their files.',
+  unlisted: ['create_parents'],
   briefs: {
     ...pagingBriefs,
     workspace_id: 'Default: the default workspace',
@@ -53,7 +54,6 @@ export const workspaceTool = tool({
     content: '',
     encoding: '',
     mode: 'Octal; default 0644 or unchanged',
-    create_parents: '',
   },
   actions: {
     list: action({

@@ -1,6 +1,6 @@
 // What several checks need, each read once and only when it is asked for. A part that fails throws in every check that asks for
 // it; one check reports it, and the others say that they could not check.
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Settings, settingsOf } from '../../../internal/config/load.ts'
 import { configFileOf, homeOf, parseJsonc, readConfigFile } from '../../../internal/config/place.ts'
@@ -115,6 +115,10 @@ export function readSettings(env: NodeJS.ProcessEnv): Pick<Facts, 'settings' | '
   throw refused[0]!
 }
 
+/** Or will be: it may not exist yet. */
+export const isHome = (home: string): boolean =>
+  statSync(home, { throwIfNoEntry: false })?.isDirectory() ?? true
+
 function namesIn(directory: string): string[] {
   return existsSync(directory) ? readdirSync(directory) : []
 }
@@ -175,7 +179,9 @@ export function gatherFacts(env: NodeJS.ProcessEnv, offline: boolean): Facts {
     refused,
     offline,
     instance,
-    server: once(() => findServer(settings)),
+    server: once(async () =>
+      isHome(home) ? await findServer(settings) : { holder: undefined, state: undefined, is_ours: false },
+    ),
     runtime,
     engine: once(async () => {
       const asked_ms = Date.now()

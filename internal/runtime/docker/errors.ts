@@ -47,7 +47,7 @@ export function engineFault(thrown: unknown, address: string): unknown {
   if (status !== undefined)
     return new Fault(
       kinds[status] ?? 'internal',
-      `the container engine returned an error: ${reasonOf(thrown)}`,
+      `the container engine returned an error: ${reasonOf(thrown) || `HTTP status ${status}`}`,
       {
         cause: thrown,
       },

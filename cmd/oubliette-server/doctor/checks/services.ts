@@ -5,11 +5,28 @@ import { refuseNewEmbedded, refuseOther } from '../../daemon/database.ts'
 import type { Facts } from '../facts.ts'
 import { type Check, type Finding, ofFault, ok, problem, skipped, warning } from '../finding.ts'
 
+function silentEngine(error: unknown, docker_host: string | undefined): Finding {
+  if (!docker_host)
+    return ofFault(error, {
+      hint: 'this command starts an engine where it can',
+      command: './oubliette up --detach',
+    })
+  const finding = ofFault(error)
+  return {
+    ...finding,
+    message: finding.message.includes(docker_host)
+      ? finding.message
+      : `${finding.message} (DOCKER_HOST=${docker_host})`,
+    hint: finding.hint ?? 'start it, or unset DOCKER_HOST to use the local engine',
+  }
+}
+
 export const engine: Check = {
   name: 'engine',
   deadline_ms: 6_000,
   async run(facts) {
-    const found = await facts.engine()
+    const found = await facts.engine().catch((error: unknown) => ({ error }))
+    if ('error' in found) return [silentEngine(found.error, facts.settings.docker_host)]
     const findings: Finding[] = []
     if (found.missing_limits.length > 0)
       findings.push(

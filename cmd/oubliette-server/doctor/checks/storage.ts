@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { homeHolder, lockHome } from '../../../../internal/home-lock.ts'
 import { readPidFile, removeStaleLocks } from '../../../../internal/store/embedded/postmaster.ts'
 import { requireWhole } from '../../backup/restore.ts'
+import { isHome } from '../facts.ts'
 import {
   type Check,
   type Finding,
@@ -116,6 +117,7 @@ export const locks: Check = {
   deadline_ms: 3_000,
   async run(facts) {
     const { home } = facts
+    if (!isHome(home)) return [skipped('the home is not a directory')]
     if (!existsSync(home)) return [ok('none')]
     try {
       requireWhole(home)

@@ -35,7 +35,7 @@ Oubliette is ready: ${baseUrl(config)}
 }
 
 /** Checked before the set-up, which can take minutes. */
-export async function assertFree(config: Settings): Promise<void> {
+export async function assertFree(config: Settings, find = () => findServer(config)): Promise<void> {
   const { address } = config.config
   const { host, port } = parseAddress(address)
   const probe = createServer()
@@ -43,7 +43,7 @@ export async function assertFree(config: Settings): Promise<void> {
     await new Promise<void>((resolve, reject) => probe.once('error', reject).listen(port, host, resolve))
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
-    const other = code === 'EADDRINUSE' ? misdirected(config, await findServer(config)) : undefined
+    const other = code === 'EADDRINUSE' ? misdirected(config, await find()) : undefined
     if (other) throw other
     const why = code === 'EADDRINUSE' ? 'is in use by another program' : `is not available: ${code}`
     throw new Fault('conflict', `address ${address} ${why}`, {

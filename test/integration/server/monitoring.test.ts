@@ -19,7 +19,7 @@ beforeAll(async () => {
   const own = createMetrics()
   own.model({ provider: 'anthropic', input_tokens: 1, output_tokens: 1, cost_usd: 1 })
   for (const line of `${served}\n${await own.render()}`.split('\n')) {
-    const [, name, labels = ''] = /^([a-z_]+)(?:\{(.*)\})? \S+$/.exec(line) ?? []
+    const [, name, labels = ''] = /^([a-z0-9_]+)(?:\{(.*)\})? \S+$/.exec(line) ?? []
     if (!name) continue
     const known = metrics.get(name) ?? new Set()
     for (const [, label] of labels.matchAll(/([a-z_]+)="/g)) known.add(label!)

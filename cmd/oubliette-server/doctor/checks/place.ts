@@ -135,7 +135,7 @@ export const address: Check = {
     if (other) return [ofFault(other)]
     if (found.holder) return [skipped('the server of this home does not answer')]
     try {
-      await assertFree(settings)
+      await assertFree(settings, facts.server)
       return [ok(`${address} is free`)]
     } catch (error) {
       const holder = listenerOn(Number(address.slice(address.lastIndexOf(':') + 1)))

@@ -19,7 +19,7 @@ type Report = { status: string; fixed: { check: string; message: string; done: b
 let booted: Booted
 beforeAll(async () => {
   booted = await boot()
-  await booted.project()
+  await booted.exec(await booted.project(), 'true')
 })
 afterAll(() => booted?.stop())
 
@@ -191,6 +191,7 @@ test('a rejected key of a provider is a problem, an accepted one is not, and --o
 test('after a kill: the stale record and an orphan are named and removed, projects are kept', async () => {
   await booted.server.kill('SIGKILL')
   const kept = (await inEngine(booted.server)).containers
+  expect(kept).toHaveLength(1)
   const orphan = randomUUID()
   const [image] = await docker.listImages({ filters: { label: ['oubliette.type=base'] } })
   await docker.createContainer({

@@ -31,6 +31,8 @@ export type TokenSource = {
 const refuse = (message: string, hint?: string) => new Fault('unauthenticated', message, hint ? { hint } : {})
 const rememberMs = 30_000
 const rememberAtMost = 10_000
+/** Of a read during which tokens were revoked. */
+const most_tries = 20
 
 export function createTokenCheck(source: TokenSource) {
   const known = new LRUCache<string, TokenRow>({ max: rememberAtMost, ttl: rememberMs })
@@ -39,12 +41,15 @@ export function createTokenCheck(source: TokenSource) {
   async function look(hash: Buffer, key: string): Promise<TokenRow | undefined> {
     const remembered = known.get(key)
     if (remembered) return remembered
-    const before = forgotten
-    const row = await source.byHash(hash)
-    if (!row) return undefined
-    // What was read before a revocation must not be remembered after it.
-    if (before === forgotten) known.set(key, row)
-    return row
+    for (let tries = 0; tries < most_tries; tries++) {
+      const before = forgotten
+      const row = await source.byHash(hash)
+      // What was read before a revocation must neither be remembered nor accepted after it.
+      if (before !== forgotten) continue
+      if (row) known.set(key, row)
+      return row
+    }
+    throw new Fault('unavailable', 'failed to check the token: tokens are being revoked', { hint: 'try again' })
   }
 
   async function check(secret: string): Promise<Caller> {

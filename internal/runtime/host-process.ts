@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Readable, Writable } from 'node:stream'
+import { PassThrough, type Writable } from 'node:stream'
 import { Fault, messageOf } from '../fault.ts'
 import { lockLimit } from '../lib/process/lock-limit.ts'
 import { endProcesses } from '../lib/process/processes.ts'
@@ -64,11 +64,16 @@ export function createHostProcesses(directory: string, log: Log): HostProcesses 
     // Before anything else is waited for: it may end at once.
     const exited = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>
     exited.catch(() => undefined)
+    const stdin = child.stdin as Writable
+    // Read from the start: Node discards what a program that has ended leaves in a stream without a reader.
+    const stdout = new PassThrough()
+    const stderr = new PassThrough()
+    child.stdout?.pipe(stdout)
+    child.stderr?.pipe(stderr)
     try {
       await once(child, 'spawn')
       const pid = child.pid!
       await writeFile(fileOf(mark), JSON.stringify({ pid, mark } satisfies Left), { mode: 0o600 })
-      const [stdin, stdout, stderr] = child.stdio as unknown as [Writable, Readable, Readable]
       child.stdio[lifeline]?.on('error', () => undefined)
       const end = async (grace_ms: number) => {
         if (!(await endProcesses(mark, pid, grace_ms)))

@@ -72,6 +72,8 @@ export async function upload(where: Endpoint, url: URL, archive: AsyncIterable<B
       authorization: `Bearer ${where.token}`,
       'content-type': 'application/x-tar',
       'transfer-encoding': 'chunked',
+      // Otherwise the server closes the connection after an early answer, and the next write fails before it is read.
+      connection: 'keep-alive',
       expect: '100-continue',
     },
   })

@@ -49,7 +49,9 @@ export function createTokenCheck(source: TokenSource) {
       if (row) known.set(key, row)
       return row
     }
-    throw new Fault('unavailable', 'failed to check the token: tokens are being revoked', { hint: 'try again' })
+    throw new Fault('unavailable', 'failed to check the token: tokens are being revoked', {
+      hint: 'try again',
+    })
   }
 
   async function check(secret: string): Promise<Caller> {

@@ -25,6 +25,7 @@ import {
   createCallerCheck,
   metadataPath,
   type Rate,
+  requireNotRevoked,
   resourceMetadata,
 } from './auth.ts'
 import { BodyTooLarge, boundBody, readBody } from './body.ts'
@@ -94,6 +95,8 @@ export interface Http {
 /** How long a client may read the response of a request that ended with its token; then the connection is closed. */
 const lastResponseMs = 2_000
 
+const addressOf = (c: Context<Env>) => c.env.incoming.socket.remoteAddress ?? 'unknown'
+
 export function createHttp(options: HttpOptions): Http {
   const { config, mcp, lifetimes, log } = options
   const guard = createGuard(config)
@@ -111,8 +114,8 @@ export function createHttp(options: HttpOptions): Http {
 
   /** The caller. The request counts until its response is sent, and is cut off if the credential ends before that. */
   async function callerOf(c: Context<Env>): Promise<Caller> {
-    const { incoming, outgoing } = c.env
-    const caller = await check(c.req.header('authorization'), incoming.socket.remoteAddress ?? 'unknown')
+    const { outgoing } = c.env
+    const caller = await check(c.req.header('authorization'), addressOf(c))
     const free = under_way.take(caller)
     let cut: NodeJS.Timeout | undefined
     const unwatch = lifetimes.watch(caller, (why) => {
@@ -178,6 +181,8 @@ export function createHttp(options: HttpOptions): Http {
     if (body) boundBody(options.rate.requests, caller, body)
     // The credential may have ended while the body was read.
     if (c.var.ended) throw c.var.ended
+    if (body)
+      await requireNotRevoked(options.authenticate, caller, c.req.header('authorization'), addressOf(c))
     return mcp.fetch(c.req.raw, { caller, request_id: c.var.request_id }, body)
   })
   const { door } = options

@@ -18,13 +18,30 @@ export function bounded(rate: Rate, key: string, what: string, cost?: number) {
 
 export const rateKey = (caller: Caller) => caller.token_id ?? `${caller.kind}:${caller.id}`
 
+const bearerOf = (authorization: string | undefined) =>
+  /^Bearer +([^\s,]+) *$/i.exec(authorization ?? '')?.[1]
+
+/**
+ * Throws if the token of a request was revoked since the request was accepted, also before this server is notified of it.
+ * Tokens of an issuer are not revoked.
+ */
+export async function requireNotRevoked(
+  authenticate: Authenticate,
+  caller: Caller,
+  authorization: string | undefined,
+  address: string,
+): Promise<void> {
+  const bearer = bearerOf(authorization)
+  if (caller.token_id !== null && bearer !== undefined) await authenticate(bearer, address)
+}
+
 export function createCallerCheck(parts: {
   authenticate: Authenticate
   rate: { failures: Rate; requests: Rate }
 }): (authorization: string | undefined, address: string) => Promise<Caller> {
   const { authenticate, rate } = parts
   return async (authorization, address) => {
-    const bearer = /^Bearer +([^\s,]+) *$/i.exec(authorization ?? '')?.[1]
+    const bearer = bearerOf(authorization)
     try {
       if (bearer === undefined)
         throw new Fault('unauthenticated', 'missing bearer token', {
